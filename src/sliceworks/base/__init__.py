@@ -1,0 +1,1 @@
+"""The floor every other room stands on: errors, clock, quantities, names, tables and progress."""

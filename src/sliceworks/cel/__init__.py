@@ -1,0 +1,1 @@
+"""CEL, pure: typed environments made from schemas, and Kubernetes' function libraries."""

@@ -1,0 +1,1 @@
+"""Web pages over a cluster or a rehearsal."""

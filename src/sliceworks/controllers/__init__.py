@@ -1,0 +1,1 @@
+"""The controllers that run in a real cluster."""

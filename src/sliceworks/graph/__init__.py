@@ -1,0 +1,1 @@
+"""Resource graphs, pure: SimpleSchema, dependency graph, compile and evaluate."""

@@ -1,0 +1,1 @@
+"""An Environment turned into Terraform stages and Cloud Build files."""

@@ -1,0 +1,1 @@
+"""Arrivals turned into requests, raw rows, statistics and a report."""

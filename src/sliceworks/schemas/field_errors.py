@@ -1,0 +1,137 @@
+"""What is wrong with a field, worded as Kubernetes words it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_TITLES = {
+    "FieldValueRequired": "Required value",
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueNotSupported": "Unsupported value",
+    "FieldValueDuplicate": "Duplicate value",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueNotFound": "Not found",
+    "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
+    "FieldValueTypeInvalid": "Invalid value",
+    "InternalError": "Internal error",
+}
+_WITHOUT_VALUE = {
+    "FieldValueRequired",
+    "FieldValueForbidden",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "InternalError",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with one field. `value` is what was found there."""
+
+    reason: str
+    path: str
+    value: Any = None
+    detail: str = ""
+
+    @property
+    def body(self) -> str:
+        """The message without the path."""
+        text = _TITLES[self.reason]
+        if self.reason not in _WITHOUT_VALUE:
+            text += ": " + _shown(self.value)
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.path or '<nil>'}: {self.body}"
+
+    def cause(self) -> dict[str, str]:
+        """The entry in a Status' `details.causes`."""
+        return {"reason": self.reason, "message": self.body, "field": self.path or "<nil>"}
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError("FieldValueRequired", path, None, detail)
+
+
+def invalid(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueInvalid", path, value, detail)
+
+
+def type_invalid(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueTypeInvalid", path, value, detail)
+
+
+def not_supported(path: str, value: Any, allowed: Sequence[str]) -> FieldError:
+    return FieldError("FieldValueNotSupported", path, value, "supported values: " + ", ".join(_quoted(name) for name in allowed))
+
+
+def duplicate(path: str, value: Any) -> FieldError:
+    return FieldError("FieldValueDuplicate", path, value)
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", path, None, detail)
+
+
+def not_found(path: str, value: Any) -> FieldError:
+    return FieldError("FieldValueNotFound", path, value)
+
+
+def too_long(path: str, limit: int) -> FieldError:
+    return FieldError("FieldValueTooLong", path, None, f"may not be more than {limit} bytes")
+
+
+def too_many(path: str, found: int, limit: int) -> FieldError:
+    return FieldError("FieldValueTooMany", path, None, f"{found}: must have at most {limit} items")
+
+
+def refusal(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> Invalid:
+    """The 422 that carries these errors: `Pod "x" is invalid: [a, b]`."""
+    found = list(dict.fromkeys(errors_key(error) for error in errors))
+    texts = [str(error) for error in found]
+    listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    qualified = f"{kind}.{group}" if group else kind
+    return Invalid(
+        f"{qualified} {_quoted(name)} is invalid: {listed}",
+        details={"name": name, "group": group, "kind": kind, "causes": [error.cause() for error in found]}
+        if group
+        else {"name": name, "kind": kind, "causes": [error.cause() for error in found]},
+    )
+
+
+def errors_key(error: FieldError) -> FieldError:
+    """The error in a form that can stand in a set, its value shown rather than held."""
+    return (
+        error
+        if isinstance(error.value, str | int | float | bool | None)
+        else FieldError(error.reason, error.path, _Shown(_shown(error.value)), error.detail)
+    )
+
+
+class _Shown(str):
+    """A value already rendered for a message."""
+
+    __slots__ = ()
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, _Shown):
+        return str(value)
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None:
+        return "null"
+    return orjson.dumps(value).decode()

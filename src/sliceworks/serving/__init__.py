@@ -1,0 +1,1 @@
+"""A ModelService turned into manifests, one module per engine, and the gateway."""

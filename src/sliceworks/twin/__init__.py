@@ -1,0 +1,1 @@
+"""The embedded cluster and cloud: a store, the Kubernetes API, workloads, nodes and Google's APIs."""

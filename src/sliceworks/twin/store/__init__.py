@@ -1,0 +1,1 @@
+"""The twin's memory: versioned objects, their history and those who watch it; durable in SQLite when asked."""
