@@ -89,7 +89,7 @@ class ApiError(SliceworksError):
             self.code = code
         if reason is not None:
             self.reason = reason
-        self.details = dict(details) if details else None
+        self.details = dict(details) if details is not None else None
 
     def status(self) -> dict[str, Any]:
         """The `metav1.Status` that says the same."""
@@ -103,7 +103,7 @@ class ApiError(SliceworksError):
         }
         if not self.reason:
             del body["reason"]
-        if self.details:
+        if self.details is not None:
             body["details"] = self.details
         body["code"] = self.code
         return body
