@@ -1,0 +1,226 @@
+"""Selectors choose what kube-apiserver would choose, and refuse in its words."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sliceworks.base.errors import BadRequest
+from sliceworks.kube.field_selectors import escape, unescape
+from sliceworks.kube.selectors import (
+    EVERYTHING,
+    NOTHING,
+    LabelSelector,
+    from_label_selector,
+    from_labels,
+    parse_fields,
+    parse_labels,
+)
+
+KEY_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "selected"),
+    [
+        ("", {}, True),
+        ("a=b", {"a": "b"}, True),
+        ("a==b", {"a": "b"}, True),
+        ("a = b", {"a": "c"}, False),
+        ("a=b", {}, False),
+        ("a=", {"a": ""}, True),
+        ("a=,b", {"a": "", "b": "x"}, True),
+        ("a!=b", {}, True),
+        ("a!=b", {"a": "c"}, True),
+        ("a!=b", {"a": "b"}, False),
+        ("a in (x,y)", {"a": "y"}, True),
+        ("a in (x, y)", {"a": "z"}, False),
+        ("a in (x)", {}, False),
+        ("a in ()", {"a": ""}, True),
+        ("a in (,x)", {"a": ""}, True),
+        ("a in (x,)", {"a": ""}, True),
+        ("a in (x,,y)", {"a": ""}, True),
+        ("a in (x,y)", {"a": ""}, False),
+        ("a notin (x,y)", {"a": "z"}, True),
+        ("a notin (x,y)", {}, True),
+        ("a notin (x,y)", {"a": "x"}, False),
+        ("a", {"a": ""}, True),
+        ("a", {}, False),
+        ("!a", {}, True),
+        ("! a", {"a": ""}, False),
+        ("a>5", {"a": "6"}, True),
+        ("a>5", {"a": "5"}, False),
+        ("a<5", {"a": "-4"}, True),
+        ("a<5", {"a": "four"}, False),
+        ("a<5", {}, False),
+        ("in in (in),notin notin (in)", {"in": "in"}, True),
+        ("example.com/x=1,b", {"example.com/x": "1", "b": ""}, True),
+        ("example.com/x=1,b", {"example.com/x": "1"}, False),
+    ],
+)
+def test_labels_are_selected(text: str, labels: dict[str, str], selected: bool) -> None:
+    assert parse_labels(text).matches(labels) is selected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+        ("a in (x", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a in (,", "unable to parse requirement: found '', expected: ',', or identifier"),
+        ("-a", f'unable to parse requirement: <nil>: Invalid value: "-a": {KEY_RULE}'),
+        ("a=-b", f'unable to parse requirement: values[0][a]: Invalid value: "-b": {VALUE_RULE}'),
+        ("a>=1", "unable to parse requirement: found '=', expected: identifier"),
+        (
+            "a>b",
+            "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an integer",
+        ),
+        ("=", "found '=', expected: !, identifier, or 'end of string'"),
+        (",", "found ',', expected: !, identifier, or 'end of string'"),
+        ("a,", "found '', expected: identifier after ','"),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("!a=b", "found '=', expected: ',' or 'end of string'"),
+        ("a in (x))", "found ')', expected: ',' or 'end of string'"),
+        ("a===b", "unable to parse requirement: found '=', expected: identifier"),
+        ("!", "unable to parse requirement: found '', expected: identifier"),
+        ("a in x", "unable to parse requirement: found 'x' expected: '('"),
+        ("a in (!)", "unable to parse requirement: found '!', expected: ',', ')' or identifier"),
+        ("a in (x !)", "unable to parse requirement: found '!', expected: ',' or ')'"),
+    ],
+)
+def test_bad_label_selectors_are_refused_in_the_servers_words(text: str, message: str) -> None:
+    with pytest.raises(BadRequest) as refusal:
+        parse_labels(text)
+    assert str(refusal.value) == message
+
+
+def test_a_selector_prints_in_one_order() -> None:
+    assert str(parse_labels("z notin (b,a), y>3 ,!x,w,a==1,b!=2,c=3,d in (q,p)")) == (
+        "a==1,b!=2,c=3,d in (p,q),w,!x,y>3,z notin (a,b)"
+    )
+    assert parse_labels("b,a=1") == parse_labels("a=1,b")
+    assert len({parse_labels("b,a=1"), parse_labels("a=1,b"), EVERYTHING}) == 2
+    assert repr(NOTHING) == "LabelSelector(nothing)"
+    assert repr(parse_labels("a")) == "LabelSelector('a')"
+
+
+def test_what_an_index_can_use() -> None:
+    selector = parse_labels("a=1,b in (2),c in (3,4),d!=5")
+    assert [selector.exact(key) for key in "abcd"] == ["1", "2", None, None]
+    assert not selector.everything
+    assert parse_labels("").everything
+    assert not NOTHING.everything
+
+
+def test_objects_without_labels() -> None:
+    assert parse_labels("!a").matches(None)
+    assert not parse_labels("a").matches(None)
+    assert not NOTHING.matches(None)
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "selected"),
+    [
+        (None, {"a": "b"}, False),
+        ({}, {"a": "b"}, True),
+        ({"matchLabels": {"a": "b"}}, {"a": "b", "c": "d"}, True),
+        ({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]}, {"a": "b"}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "c"]}]}, {"a": "c"}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b", "c"]}]}, {"a": "c"}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {}, True),
+    ],
+)
+def test_selectors_in_objects(selector: dict[str, object] | None, labels: dict[str, str], selected: bool) -> None:
+    assert from_label_selector(selector).matches(labels) is selected
+
+
+def test_selectors_in_objects_are_checked() -> None:
+    with pytest.raises(BadRequest, match='"Near" is not a valid label selector operator'):
+        from_label_selector({"matchExpressions": [{"key": "a", "operator": "Near"}]})
+    with pytest.raises(BadRequest, match="for 'in', 'notin' operators, values set can't be empty"):
+        from_label_selector({"matchExpressions": [{"key": "a", "operator": "In"}]})
+    with pytest.raises(BadRequest) as refusal:
+        from_label_selector({"matchLabels": {"-a": "-b"}})
+    assert str(refusal.value).startswith('[key: Invalid value: "-a": name part must')
+
+
+def test_labels_become_a_selector() -> None:
+    assert str(from_labels({"b": "2", "a": "1"})) == "a=1,b=2"
+
+
+@given(st.dictionaries(st.from_regex(r"\A[a-z]{1,3}\Z"), st.from_regex(r"\A[a-z0-9]{0,3}\Z"), max_size=4))
+def test_a_printed_selector_reads_back(labels: dict[str, str]) -> None:
+    selector = from_labels(labels)
+    assert parse_labels(str(selector)) == selector
+    assert selector.matches(labels)
+
+
+@given(st.text(alphabet="ab=!(),<> in\tnot", max_size=12))
+def test_any_text_is_a_selector_or_a_refusal(text: str) -> None:
+    with contextlib.suppress(BadRequest):
+        assert isinstance(parse_labels(text), LabelSelector)
+
+
+@pytest.mark.parametrize(
+    ("text", "obj", "selected"),
+    [
+        ("", {}, True),
+        (",,", {}, True),
+        ("metadata.name=x", {"metadata": {"name": "x"}}, True),
+        ("metadata.name==x", {"metadata": {"name": "y"}}, False),
+        ("metadata.name=x,status.phase!=Running", {"metadata": {"name": "x"}}, True),
+        ("metadata.name=x,status.phase!=Running", {"metadata": {"name": "x"}, "status": {"phase": "Running"}}, False),
+        ("spec.nodeName=", {"spec": {}}, True),
+        ("spec.hostNetwork=true", {"spec": {"hostNetwork": True}}, True),
+        ("spec.hostNetwork=false", {"spec": {}}, True),
+        ("status.successful=3", {"status": {"successful": 3}}, True),
+        (r"metadata.name=a\,b\=c\\d", {"metadata": {"name": "a,b=c\\d"}}, True),
+    ],
+)
+def test_fields_are_selected(text: str, obj: dict[str, object], selected: bool) -> None:
+    assert parse_fields(text).matches_object(obj, {"spec.hostNetwork": "false"}) is selected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a", "invalid selector: 'a'; can't understand 'a'"),
+        ("a=1,b", "invalid selector: 'a=1,b'; can't understand 'b'"),
+        (r"a=x\y", r"invalid field selector: invalid escape sequence: \y"),
+        ("a=x\\", "invalid field selector: invalid escape sequence: \\"),
+        ("a=b=c", "invalid field selector: unescaped character in value: 61"),
+    ],
+)
+def test_bad_field_selectors_are_refused_in_the_servers_words(text: str, message: str) -> None:
+    with pytest.raises(BadRequest) as refusal:
+        parse_fields(text)
+    assert str(refusal.value) == message
+
+
+def test_field_selectors_as_values() -> None:
+    selector = parse_fields("b!=2,a=1")
+    assert str(selector) == "a=1,b!=2"
+    assert selector.exact("a") == "1"
+    assert selector.exact("b") is None
+    assert selector.matches({"a": "1"})
+    assert not selector.matches({"a": "1", "b": "2"})
+    assert selector == parse_fields("a=1,b!=2")
+    assert len({selector, parse_fields("a=1,b!=2")}) == 1
+    with pytest.raises(BadRequest, match="field label not supported: b"):
+        selector.check(lambda field: field == "a")
+
+
+@given(st.text(max_size=8))
+def test_escaping_is_undone(value: str) -> None:
+    assert unescape(escape(value)) == value
