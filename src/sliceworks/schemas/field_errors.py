@@ -33,6 +33,16 @@ _WITHOUT_VALUE = {
 }
 
 
+class Shown(str):
+    """A value already rendered for a message."""
+
+    __slots__ = ()
+
+
+OMITTED = Shown("")
+"""The value of an error that does not show what was found: rules of whole objects and lists."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldError:
     """One thing wrong with one field. `value` is what was found there."""
@@ -46,7 +56,7 @@ class FieldError:
     def body(self) -> str:
         """The message without the path."""
         text = _TITLES[self.reason]
-        if self.reason not in _WITHOUT_VALUE:
+        if self.reason not in _WITHOUT_VALUE and self.value is not OMITTED:
             text += ": " + _shown(self.value)
         return f"{text}: {self.detail}" if self.detail else text
 
@@ -113,14 +123,8 @@ def errors_key(error: FieldError) -> FieldError:
     return (
         error
         if isinstance(error.value, str | int | float | bool | None)
-        else FieldError(error.reason, error.path, _Shown(_shown(error.value)), error.detail)
+        else FieldError(error.reason, error.path, Shown(_shown(error.value)), error.detail)
     )
-
-
-class _Shown(str):
-    """A value already rendered for a message."""
-
-    __slots__ = ()
 
 
 def _quoted(text: str) -> str:
@@ -128,7 +132,7 @@ def _quoted(text: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, _Shown):
+    if isinstance(value, Shown):
         return str(value)
     if isinstance(value, str):
         return _quoted(value)
