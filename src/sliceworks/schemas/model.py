@@ -1,0 +1,223 @@
+"""The schema of one value, built from an OpenAPI node: what every other part of this room reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sliceworks.schemas.field_errors import FieldError
+
+    Node = dict[str, Any]
+    Resolve = Callable[[str], "Schema"]
+    Check = Callable[[Any, str], Iterable[FieldError]]
+    Defaulter = Callable[[Any], None]
+    Decoder = Callable[[Any, list[str]], Any]
+
+REFERENCE: Final = "#/components/schemas/"
+_LISTS = {"allOf": "all_of", "anyOf": "any_of", "oneOf": "one_of"}
+_LAZY = frozenset({"properties", "additional", "items", "all_of", "any_of", "one_of", "negated"})
+
+
+class _Missing:
+    """The absence of a default: `null` is a default too."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+
+class Schema:
+    """One node. Children (`properties`, `items`, `additional` and the logical branches) are built when first read.
+
+    That is what makes recursive types possible and keeps unused kinds free of cost.
+    """
+
+    __slots__ = (
+        "_resolve",
+        "additional",
+        "additional_allowed",
+        "all_of",
+        "any_of",
+        "checks",
+        "decoder",
+        "default",
+        "defaulters",
+        "embedded_resource",
+        "enum",
+        "exclusive_maximum",
+        "exclusive_minimum",
+        "format",
+        "go",
+        "hooked",
+        "int_or_string",
+        "items",
+        "list_map_keys",
+        "list_type",
+        "map_type",
+        "max_items",
+        "max_length",
+        "max_properties",
+        "maximum",
+        "min_items",
+        "min_length",
+        "min_properties",
+        "minimum",
+        "multiple_of",
+        "name",
+        "negated",
+        "node",
+        "nullable",
+        "one_of",
+        "patch_merge_key",
+        "patch_strategy",
+        "pattern",
+        "preserve_unknown",
+        "properties",
+        "pruner",
+        "required",
+        "rules",
+        "type",
+        "unique_items",
+        "validator",
+    )
+    node: Node
+    name: str
+    type: str | None
+    properties: dict[str, Schema]
+    additional: Schema | None
+    additional_allowed: bool
+    items: Schema | None
+    all_of: tuple[Schema, ...]
+    any_of: tuple[Schema, ...]
+    one_of: tuple[Schema, ...]
+    negated: Schema | None
+    required: tuple[str, ...]
+    nullable: bool
+    int_or_string: bool
+    preserve_unknown: bool
+    embedded_resource: bool
+    default: bytes | _Missing
+    enum: tuple[Any, ...] | None
+    pattern: str | None
+    format: str | None
+    minimum: float | None
+    maximum: float | None
+    exclusive_minimum: bool
+    exclusive_maximum: bool
+    multiple_of: float | None
+    min_length: int | None
+    max_length: int | None
+    min_items: int | None
+    max_items: int | None
+    unique_items: bool
+    min_properties: int | None
+    max_properties: int | None
+    list_type: str | None
+    list_map_keys: tuple[str, ...]
+    map_type: str | None
+    patch_strategy: frozenset[str]
+    patch_merge_key: str | None
+    rules: list[Node]
+    go: dict[str, str]
+    checks: list[Check]
+    defaulters: list[Defaulter]
+    # What the other modules compile from this node, each in its own slot, on first use.
+    decoder: Decoder | None
+    pruner: Any
+    validator: Any
+    hooked: dict[str, Any]
+
+    def __init__(self, node: Node, resolve: Resolve | None, name: str) -> None:
+        self.node, self._resolve, self.name = node, resolve, name
+        self._read_shape(node)
+        self._read_limits(node)
+        self._read_merging(node)
+        self.checks, self.defaulters = [], []
+        self.decoder = self.pruner = self.validator = None
+        self.hooked = {}
+
+    def _read_shape(self, node: Node) -> None:
+        self.type = node.get("type")
+        self.format = node.get("format")
+        self.required = tuple(node.get("required", ()))
+        self.nullable = bool(node.get("nullable"))
+        self.int_or_string = bool(node.get("x-kubernetes-int-or-string")) or self.format == "int-or-string"
+        self.preserve_unknown = bool(node.get("x-kubernetes-preserve-unknown-fields"))
+        self.embedded_resource = bool(node.get("x-kubernetes-embedded-resource"))
+        self.default = orjson.dumps(node["default"]) if "default" in node else MISSING
+        self.additional_allowed = node.get("additionalProperties") is True
+        self.go = {field: child["go"] for field, child in node.get("properties", {}).items() if "go" in child}
+        self.rules = node.get("x-kubernetes-validations", [])
+
+    def _read_limits(self, node: Node) -> None:
+        self.enum = tuple(node["enum"]) if "enum" in node else None
+        self.pattern = node.get("pattern")
+        self.minimum, self.maximum = node.get("minimum"), node.get("maximum")
+        self.exclusive_minimum, self.exclusive_maximum = bool(node.get("exclusiveMinimum")), bool(node.get("exclusiveMaximum"))
+        self.multiple_of = node.get("multipleOf")
+        self.min_length, self.max_length = node.get("minLength"), node.get("maxLength")
+        self.min_items, self.max_items = node.get("minItems"), node.get("maxItems")
+        self.unique_items = bool(node.get("uniqueItems"))
+        self.min_properties, self.max_properties = node.get("minProperties"), node.get("maxProperties")
+
+    def _read_merging(self, node: Node) -> None:
+        self.list_type = node.get("x-kubernetes-list-type")
+        self.list_map_keys = tuple(node.get("x-kubernetes-list-map-keys", ()))
+        self.map_type = node.get("x-kubernetes-map-type")
+        self.patch_strategy = frozenset(filter(None, node.get("x-kubernetes-patch-strategy", "").split(",")))
+        self.patch_merge_key = node.get("x-kubernetes-patch-merge-key")
+
+    def __getattr__(self, attribute: str) -> Any:
+        # Called only while the slot is empty, so a built child costs a plain attribute read.
+        if attribute not in _LAZY:
+            raise AttributeError(attribute)
+        child = self._child(attribute)
+        setattr(self, attribute, child)
+        return child
+
+    def _child(self, attribute: str) -> Any:
+        node, resolve = self.node, self._resolve
+        if attribute == "properties":
+            return {field: build(child, resolve) for field, child in node.get("properties", {}).items()}
+        if attribute in ("additional", "items", "negated"):
+            child = node.get({"additional": "additionalProperties", "negated": "not"}.get(attribute, attribute))
+            return build(child, resolve) if isinstance(child, dict) else None
+        keyword = next(keyword for keyword, name in _LISTS.items() if name == attribute)
+        return tuple(build(child, resolve) for child in node.get(keyword, ()))
+
+    def __repr__(self) -> str:
+        return f"Schema({self.name or self.type or 'any'})"
+
+
+def build(node: Node, resolve: Resolve | None = None, name: str = "") -> Schema:
+    """The schema of an OpenAPI node; `resolve` turns the name of a component into its schema (and should cache)."""
+    reference = node.get("$ref") or _single_reference(node)
+    if reference is None:
+        return Schema(node, resolve, name)
+    if resolve is None:
+        raise ValueError(f"nothing to resolve the reference {reference} with")
+    target = resolve(reference.removeprefix(REFERENCE))
+    strategy = node.get("x-kubernetes-patch-strategy")
+    return _with_strategy(target, strategy) if strategy else target
+
+
+def _single_reference(node: Node) -> str | None:
+    branches = node.get("allOf")
+    if branches and len(branches) == 1 and "type" not in node:
+        return cast("str | None", branches[0].get("$ref"))
+    return None
+
+
+def _with_strategy(target: Schema, strategy: str) -> Schema:
+    """The component as one field sees it: a patch strategy belongs to the field, the rest to the type."""
+    copy = Schema({**target.node, "x-kubernetes-patch-strategy": strategy}, target._resolve, target.name)
+    copy.checks, copy.defaulters = target.checks, target.defaulters
+    return copy
