@@ -1,0 +1,153 @@
+"""What a client asks first: version, health, groups, resources, both the old way and aggregated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support import goldens
+from tests.support.objects import KINDS
+
+if TYPE_CHECKING:
+    from tests.support.clusters import Cluster
+    from tests.support.http import Api
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+GROUPS = sorted(
+    {kind.group_version for kind in KINDS} | {"apiextensions.k8s.io/v1", "authentication.k8s.io/v1", "authorization.k8s.io/v1"}
+)
+
+
+def test_version(api: Api) -> None:
+    version = api.get("/version").ok(200).json
+    assert version["major"] == "1"
+    assert version["minor"] == "35"
+    assert version["gitVersion"].startswith("v1.35.")
+    fields = {
+        "gitCommit",
+        "gitTreeState",
+        "buildDate",
+        "goVersion",
+        "compiler",
+        "platform",
+        "emulationMajor",
+        "minCompatibilityMajor",
+    }
+    assert fields <= version.keys()
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/ping", "/healthz/ping"])
+def test_health(api: Api, path: str) -> None:
+    answer = api.get(path, accept=None).ok(200)
+    assert answer.text == "ok"
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+def test_verbose_health(api: Api) -> None:
+    text = api.get("/readyz", {"verbose": ""}, accept=None).ok(200).text
+    assert text.startswith("[+]ping ok\n")
+    assert text.endswith("readyz check passed\n")
+
+
+def test_core_versions(api: Api) -> None:
+    body = api.get("/api").ok(200).json
+    assert (body["kind"], body["versions"]) == ("APIVersions", ["v1"])
+    assert body["serverAddressByClientCIDRs"][0]["clientCIDR"] == "0.0.0.0/0"
+
+
+def test_groups(api: Api) -> None:
+    body = api.get("/apis").ok(200).json
+    assert (body["kind"], body["apiVersion"]) == ("APIGroupList", "v1")
+    groups = {group["name"]: group for group in body["groups"]}
+    for group_version in GROUPS:
+        if "/" in group_version:
+            group, version = group_version.split("/")
+            assert {"groupVersion": group_version, "version": version} in groups[group]["versions"]
+    autoscaling = groups["autoscaling"]
+    assert autoscaling["preferredVersion"] == {"groupVersion": "autoscaling/v2", "version": "v2"}
+    assert [version["version"] for version in autoscaling["versions"]] == ["v2", "v1"]
+
+
+def test_one_group(api: Api) -> None:
+    body = api.get("/apis/apps").ok(200).json
+    assert (body["kind"], body["apiVersion"], body["name"]) == ("APIGroup", "v1", "apps")
+    assert body["preferredVersion"] == {"groupVersion": "apps/v1", "version": "v1"}
+
+
+@pytest.mark.parametrize("group_version", GROUPS)
+def test_resources_of_a_group(cluster: Cluster, api: Api, group_version: str) -> None:
+    path = "/api/v1" if group_version == "v1" else f"/apis/{group_version}"
+    body = api.get(path).ok(200).json
+    assert (body["kind"], body["groupVersion"]) == ("APIResourceList", group_version)
+    served = {resource.pop("name"): resource for resource in body["resources"]}
+    for resource in served.values():
+        resource.pop("storageVersionHash", None)
+        resource["verbs"] = sorted(resource["verbs"])
+        resource["shortNames"] = sorted(resource.get("shortNames", []))
+    recorded = {name: resource for name, resource in served.items() if _expected(group_version, name)}
+    goldens.check("test_discovery", group_version, recorded, real=cluster.name == "real")
+
+
+def _expected(group_version: str, name: str) -> bool:
+    """Kinds that ML platforms use, with their subresources but for those that need a node."""
+    plural, _, subresource = name.partition("/")
+    known = {kind.plural for kind in KINDS if kind.group_version == group_version}
+    needs_node = {"proxy", "exec", "attach", "portforward", "ephemeralcontainers", "resize"}
+    return (plural in known and subresource not in needs_node) or group_version.startswith(
+        ("authentication", "authorization", "apiext")
+    )
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+def test_aggregated_discovery_says_the_same(api: Api, path: str) -> None:
+    answer = api.get(path, accept=f"{AGGREGATED},application/json").ok(200)
+    assert answer.headers["Content-Type"] == AGGREGATED
+    body = answer.json
+    assert (body["kind"], body["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
+    for group in body["items"]:
+        for version in group["versions"]:
+            root = "/api/v1" if path == "/api" else f"/apis/{group['metadata']['name']}/{version['version']}"
+            assert _flat(version["resources"]) == _legacy(api.get(root).json), root
+            assert version["freshness"] == "Current"
+
+
+def _flat(resources: list[dict[str, Any]]) -> set[tuple[str, str, bool, tuple[str, ...]]]:
+    seen = set()
+    for entry in resources:
+        namespaced = entry["scope"] == "Namespaced"
+        if "responseKind" in entry and entry["responseKind"].get("kind"):
+            seen.add((entry["resource"], entry["responseKind"]["kind"], namespaced, tuple(sorted(entry["verbs"]))))
+        for sub in entry.get("subresources") or []:
+            seen.add(
+                (f"{entry['resource']}/{sub['subresource']}", sub["responseKind"]["kind"], namespaced, tuple(sorted(sub["verbs"])))
+            )
+    return seen
+
+
+def _legacy(body: dict[str, Any]) -> set[tuple[str, str, bool, tuple[str, ...]]]:
+    return {(r["name"], r["kind"], r["namespaced"], tuple(sorted(r["verbs"]))) for r in body["resources"]}
+
+
+def test_aggregated_discovery_has_an_etag(api: Api) -> None:
+    first = api.get("/apis", accept=AGGREGATED).ok(200)
+    again = api.get("/apis", accept=AGGREGATED, headers={"If-None-Match": first.headers["ETag"]})
+    assert again.status == 304
+
+
+@pytest.mark.parametrize("path", ["/apis/nothing.example.com", "/apis/nothing.example.com/v1/things", "/nowhere"])
+def test_absent_paths(api: Api, path: str) -> None:
+    answer = api.get(path)
+    assert answer.status == 404
+    assert answer.text == "404 page not found\n"
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+@pytest.mark.parametrize("path", ["/apis/apps/v9", "/api/v2", "/api/v1/nothings", "/apis/apps/v1/namespaces/default/nothings/x"])
+def test_absent_resources(api: Api, path: str) -> None:
+    answer = api.get(path).refused(404, "NotFound", "the server could not find the requested resource")
+    assert answer.json["details"] == {}
+
+
+def test_root_lists_paths(api: Api) -> None:
+    paths = api.get("/").ok(200).json["paths"]
+    assert {"/api", "/api/v1", "/apis", "/apis/apps/v1", "/healthz", "/openapi/v3", "/readyz", "/version"} <= set(paths)

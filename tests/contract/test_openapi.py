@@ -1,0 +1,76 @@
+"""OpenAPI v3 as kubectl explain, apply and diff read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.objects import KINDS, Kind
+
+if TYPE_CHECKING:
+    from tests.support.http import Api
+
+
+def document(api: Api, group_version: str) -> dict[str, Any]:
+    """The document of a group and version, found through the index as clients do."""
+    index = api.get("/openapi/v3").ok(200).json["paths"]
+    key = f"api/{group_version}" if group_version == "v1" else f"apis/{group_version}"
+    url: str = index[key]["serverRelativeURL"]
+    assert url.startswith(f"/openapi/v3/{key}?hash=")
+    found: dict[str, Any] = api.get(url).ok(200).json
+    return found
+
+
+def test_index_lists_groups(api: Api) -> None:
+    paths = api.get("/openapi/v3").ok(200).json["paths"]
+    assert {"api/v1", "apis/apps/v1", "apis/batch/v1", "apis/apiextensions.k8s.io/v1"} <= paths.keys()
+
+
+@pytest.mark.parametrize("group_version", sorted({kind.group_version for kind in KINDS}))
+def test_document_has_the_kinds(api: Api, group_version: str) -> None:
+    found = document(api, group_version)
+    assert found["openapi"].startswith("3.")
+    marked = {
+        (gvk["group"], gvk["version"], gvk["kind"])
+        for schema in found["components"]["schemas"].values()
+        for gvk in schema.get("x-kubernetes-group-version-kind", [])
+    }
+    for kind in KINDS:
+        if kind.group_version == group_version:
+            group, _, version = f"/{group_version}".rpartition("/")
+            assert (group.strip("/"), version, kind.kind) in marked
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.id) for kind in KINDS])
+def test_patch_operation_takes_field_validation(api: Api, kind: Kind) -> None:
+    path = kind.collection("{namespace}") + "/{name}"
+    operation = document(api, kind.group_version)["paths"][path]["patch"]
+    gvk = operation["x-kubernetes-group-version-kind"]
+    assert gvk["kind"] == kind.kind
+    assert "fieldValidation" in {parameter["name"] for parameter in operation["parameters"]}
+
+
+def test_list_types_and_merge_keys(api: Api) -> None:
+    schemas = document(api, "v1")["components"]["schemas"]
+    spec = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]
+    assert spec["containers"]["x-kubernetes-list-type"] == "map"
+    assert spec["containers"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert spec["containers"]["x-kubernetes-patch-merge-key"] == "name"
+    assert spec["containers"]["x-kubernetes-patch-strategy"] == "merge"
+    assert spec["volumes"]["x-kubernetes-patch-strategy"] == "merge,retainKeys"
+    assert spec["tolerations"]["x-kubernetes-list-type"] == "atomic"
+    ports = schemas["io.k8s.api.core.v1.ServiceSpec"]["properties"]["ports"]
+    assert ports["x-kubernetes-list-map-keys"] == ["port", "protocol"]
+    assert ports["x-kubernetes-patch-merge-key"] == "port"
+    assert schemas["io.k8s.apimachinery.pkg.util.intstr.IntOrString"]["format"] == "int-or-string"
+
+
+def test_document_is_cached_by_hash(api: Api) -> None:
+    url = api.get("/openapi/v3").json["paths"]["apis/batch/v1"]["serverRelativeURL"]
+    answer = api.get(url).ok(200)
+    assert "immutable" in answer.headers["Cache-Control"]
+    assert api.get("/openapi/v3/apis/batch/v1").ok(200).json == answer.json
+
+
+def test_unknown_document(api: Api) -> None:
+    assert api.get("/openapi/v3/apis/nothing.example.com/v1").status == 404

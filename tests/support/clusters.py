@@ -1,0 +1,137 @@
+"""The clusters that the contract suite runs on, behind one face."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import os
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import yaml
+from tests.real.processes import Process, free_port
+from tests.support.http import Api
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+
+
+class Cluster(Protocol):
+    """A running cluster: `name` is `twin` or `real`."""
+
+    name: str
+    url: str
+    authority: Path
+    token: str
+    kubeconfig: Path
+
+    @property
+    def api(self) -> Api:
+        """A client with the administrator's token."""
+        ...
+
+    def compact(self) -> None:
+        """Make old revisions disappear."""
+        ...
+
+    def resident_bytes(self) -> int:
+        """The memory that the server holds."""
+        ...
+
+    def stop(self) -> None:
+        """End it."""
+        ...
+
+
+class RealCluster:
+    """etcd, kube-apiserver and kube-controller-manager."""
+
+    name = "real"
+
+    def __init__(self, folder: Path) -> None:
+        from tests.real.control_plane import ControlPlane
+
+        self.plane: ControlPlane = ControlPlane(folder)
+        self.url, self.authority = self.plane.url, self.plane.authority
+        self.token, self.kubeconfig = self.plane.token, self.plane.kubeconfig
+        self.api = Api(self.url, self.authority, self.token)
+
+    def compact(self) -> None:
+        """Compact etcd."""
+        self.plane.compact()
+
+    def resident_bytes(self) -> int:
+        """etcd and kube-apiserver together."""
+        return self.plane.resident_bytes()
+
+    def stop(self) -> None:
+        """End all processes."""
+        self.api.close()
+        self.plane.stop()
+
+
+class TwinCluster:
+    """The twin in a process of its own, in memory."""
+
+    name = "twin"
+
+    def __init__(self, folder: Path, *, memory: bool = True) -> None:
+        self.folder, self._port = folder, free_port()
+        self._options = ("--memory",) if memory else ()
+        self.url = f"https://127.0.0.1:{self._port}"
+        self.process = Process("twin", self._command(), folder / "twin.log", env={**os.environ, "HOME": str(folder)})
+        self.process.wait_until(lambda: answers(self.url, "/readyz"))
+        self.kubeconfig = next(folder.rglob("kubeconfig*"))
+        self.authority, self.token = _credentials(self.kubeconfig)
+        self.api = Api(self.url, self.authority, self.token)
+
+    def compact(self) -> None:
+        """Ask the twin to forget old revisions."""
+        self.api.post("/debug/twin/compact", {}).ok()
+
+    def resident_bytes(self) -> int:
+        """The twin's one process."""
+        return self.process.resident_bytes()
+
+    def stop(self) -> None:
+        """End it."""
+        self.api.close()
+        self.process.kill()
+
+    def _command(self) -> tuple[str, ...]:
+        command = (sys.executable, "-m", "sliceworks", "twin", "start", "--foreground", "--name", "contract")
+        return (*command, "--port", str(self._port), *self._options)
+
+
+def _credentials(kubeconfig: Path) -> tuple[Path, str]:
+    """The authority's file and the token that a kubeconfig names."""
+    config = yaml.load(kubeconfig.read_text(), yaml.CSafeLoader)
+    target, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    if "certificate-authority" in target:
+        return Path(target["certificate-authority"]), user["token"]
+    authority = kubeconfig.with_name("authority-of-tests.crt")
+    authority.write_bytes(base64.b64decode(target["certificate-authority-data"]))
+    return authority, user["token"]
+
+
+def answers(url: str, path: str) -> bool:
+    """Whether the server says 200; its certificate is not looked at."""
+    try:
+        with urllib.request.urlopen(url + path, timeout=2, context=ssl._create_unverified_context()) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def twin_exists() -> bool:
+    """Whether there is a twin to run."""
+    return importlib.util.find_spec("sliceworks.twin.main") is not None
+
+
+def real_wanted() -> bool:
+    """Whether this run includes the real programs."""
+    return os.environ.get("SLICEWORKS_REAL") == "1"

@@ -1,0 +1,51 @@
+"""Expected answers kept in files, recorded from the real kube-apiserver.
+
+A golden file is one JSON document per test module: case → what the server said, with everything that changes from run to run
+(names of namespaces, uids, times, versions) replaced by a word. `SLICEWORKS_RECORD=1` together with the real cluster rewrites
+it and fails the run once, so that a person reads the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+FOLDER = Path(__file__).parent.parent / "contract" / "goldens"
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_SUFFIX = re.compile(r"kube-api-access-[a-z0-9]{5}")
+_ADDRESS = re.compile(r"10\.96\.\d+\.\d+")
+
+
+def check(module: str, case: str, seen: Any, *, real: bool, words: dict[str, str] | None = None) -> None:
+    """Compare a normalised answer with the recorded one."""
+    value = normalised(seen, words or {})
+    path = FOLDER / f"{module}.json"
+    recorded: dict[str, Any] = orjson.loads(path.read_bytes()) if path.exists() else {}
+    if real and os.environ.get("SLICEWORKS_RECORD") == "1" and recorded.get(case) != value:
+        recorded[case] = value
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(orjson.dumps(recorded, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+        raise AssertionError(f"recorded {case} in {path.name}: read the difference, then run again")
+    assert case in recorded, f"nothing is recorded for {case} in {path.name}"
+    assert value == recorded[case]
+
+
+def normalised(value: Any, words: dict[str, str]) -> Any:
+    """The value without what changes from run to run. `words` maps texts of this run to their stand-ins."""
+    if isinstance(value, dict):
+        return {
+            normalised(key, words): "RV" if key == "resourceVersion" else normalised(item, words) for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [normalised(item, words) for item in value]
+    if not isinstance(value, str):
+        return value
+    for text, word in words.items():
+        value = value.replace(text, word)
+    value = _SUFFIX.sub("kube-api-access-SUFFIX", value)
+    return _ADDRESS.sub("ADDRESS", _TIME.sub("TIME", _UID.sub("UID", value)))

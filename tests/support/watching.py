@@ -1,0 +1,70 @@
+"""A watch as a test sees it: events in order, each read with a deadline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+
+if TYPE_CHECKING:
+    import http.client
+
+
+class Watch:
+    """An open watch stream. Reading past the deadline of the connection fails the test."""
+
+    def __init__(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
+        self._connection = connection
+        self._response = response
+        self.status = response.status
+        self.content_type = response.getheader("Content-Type", "")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._response.close()
+        self._connection.close()
+
+    def body(self) -> Any:
+        """The JSON body of a watch that was refused outright."""
+        return orjson.loads(self._response.read())
+
+    def event(self) -> dict[str, Any] | None:
+        """The next event, None once the server ended the stream."""
+        line = self._response.readline()
+        return orjson.loads(line) if line.strip() else None
+
+    def next(self) -> dict[str, Any]:
+        """The next event; the stream must not have ended."""
+        event = self.event()
+        assert event is not None, "the watch ended"
+        return event
+
+    def take(self, count: int) -> list[tuple[str, str]]:
+        """The next events as (type, name)."""
+        return [brief(self.next()) for _ in range(count)]
+
+    def rest(self) -> list[dict[str, Any]]:
+        """All events until the server ends the stream."""
+        events = []
+        while (event := self.event()) is not None:
+            events.append(event)
+        return events
+
+    def until(self, kind: str, name: str = "") -> list[dict[str, Any]]:
+        """Events up to and with the first of that type (and name)."""
+        events = []
+        while True:
+            events.append(self.next())
+            if events[-1]["type"] == kind and (not name or events[-1]["object"]["metadata"].get("name") == name):
+                return events
+
+
+def brief(event: dict[str, Any]) -> tuple[str, str]:
+    """An event as (type, name)."""
+    return event["type"], event["object"].get("metadata", {}).get("name", "")
