@@ -1,0 +1,71 @@
+"""The authority and the certificates it signs: reused, renewed, kept private, and good for a real TLS handshake."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.twin.auth import certificates
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_files_are_private_and_reused(tmp_path: Path) -> None:
+    first = certificates.ensure(tmp_path / "pki")
+    before = first.server_file.read_text()
+    assert {file.stat().st_mode & 0o777 for file in (first.authority_file, first.server_file)} == {0o600}
+    assert certificates.ensure(tmp_path / "pki").server_file.read_text() == before
+    assert sorted(file.name for file in (tmp_path / "pki").iterdir()) == ["ca.pem", "server.pem"]
+
+
+def test_server_certificate_is_renewed_before_it_ends_and_the_authority_stays(tmp_path: Path) -> None:
+    first = certificates.ensure(tmp_path)
+    server, authority = first.server_file.read_text(), first.authority()
+    later = certificates.ensure(tmp_path, now=datetime.now(UTC) + timedelta(days=340))
+    assert later.server_file.read_text() != server
+    assert later.authority() == authority
+
+
+def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
+    found = certificates.ensure(tmp_path)
+    server = found.server_file.read_text()
+    found.authority_file.write_text("")
+    assert certificates.ensure(tmp_path).authority().startswith("-----BEGIN CERTIFICATE-----")
+    assert found.server_file.read_text() != server
+
+
+def test_handshake_with_a_client_certificate_names_the_user(tmp_path: Path) -> None:
+    found = certificates.ensure(tmp_path)
+    (tmp_path / "client.pem").write_text(certificates.client_certificate(found, "jane", ["team-a", "team-b"]))
+    client = ssl.create_default_context(cadata=found.authority())
+    client.load_cert_chain(tmp_path / "client.pem")
+    user = certificates.user_of(_peer_after_handshake(certificates.server_context(found), client))
+    assert user is not None
+    assert (user.name, user.groups) == ("jane", ("team-a", "team-b", "system:authenticated"))
+
+
+def test_handshake_without_a_client_certificate_names_nobody(tmp_path: Path) -> None:
+    found = certificates.ensure(tmp_path)
+    client = ssl.create_default_context(cadata=found.authority())
+    assert certificates.user_of(_peer_after_handshake(certificates.server_context(found), client)) is None
+
+
+def _peer_after_handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> Any:
+    left, right = socket.socketpair()
+    peers: list[Any] = []
+
+    def serve() -> None:
+        with server.wrap_socket(left, server_side=True) as wrapped:
+            peers.append(wrapped.getpeercert())
+            wrapped.sendall(b".")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with client.wrap_socket(right, server_hostname="127.0.0.1") as wrapped:
+        assert wrapped.recv(1) == b"."
+    thread.join(timeout=10)
+    return peers[0]
