@@ -1,0 +1,315 @@
+"""Reads a built-in object as Go would: types checked, unknown fields dropped, and absent or empty fields shown as Go shows them.
+
+Each component is compiled once into a function that changes the value in place. The same pass therefore does what a round trip
+through Go's structs does: `null` is absence, an empty `omitempty` field goes away, a struct that is not a pointer is always there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.schemas import golang
+from sliceworks.schemas.golang import TypeMismatch, mismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sliceworks.schemas.model import Decoder, Schema
+
+    # Expected class (None: any, the reader decides), whether an empty value is dropped, the reader (None: nothing to do),
+    # the name Go prints, the Go type.
+    Field = tuple[type | None, bool, Decoder | None, str, str]
+    Zero = Callable[[], Any]
+
+_CLASSES: dict[str | None, type] = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
+_LIMITS = {"int32": golang.INT32, "int64": golang.INT64}
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+
+
+def decode(schema: Schema, value: Any, unknown: list[str]) -> Any:
+    """Decodes in place and returns the value. Paths of unknown fields are appended; a wrong type raises TypeMismatch."""
+    return (schema.decoder or reader(schema))(value, unknown)
+
+
+def reader(schema: Schema, go_type: str = "") -> Decoder:
+    """The compiled function for one schema; components are compiled once."""
+    if schema.decoder is not None:
+        return schema.decoder
+    made = _SPECIAL[schema.name](schema) if schema.name in _SPECIAL else _ordinary(schema, go_type)
+    if schema.name:
+        schema.decoder = made
+    return made
+
+
+def _ordinary(schema: Schema, go_type: str) -> Decoder:
+    if schema.type == "object" and (schema.go or schema.name):
+        return _struct(schema)
+    if schema.type == "object":
+        return _map(schema, go_type)
+    if schema.type == "array":
+        return _list(schema, go_type)
+    return _scalar(schema, go_type)
+
+
+def _struct(schema: Schema) -> Decoder:
+    name = schema.name.rpartition(".")[2]
+    fields: dict[str, Field] = {}
+    always: list[tuple[str, Zero]] = []
+    get = fields.get
+
+    def read(value: Any, unknown: list[str]) -> Any:
+        if not fields and schema.go:
+            _compile_fields(schema, fields, always)
+        if value.__class__ is not dict:
+            raise mismatch(value, "v1." + name)
+        dropped: list[str] | None = None
+        for key, item in value.items():
+            field = get(key)
+            if field is None:
+                unknown.append(key)
+                dropped = [*dropped, key] if dropped else [key]
+                continue
+            expected, omit, below, label, go_type = field
+            if item.__class__ is expected or (expected is None and item is not None):
+                if below is not None:
+                    seen = len(unknown)
+                    try:
+                        new = below(item, unknown)
+                    except TypeMismatch as error:
+                        error.within(name, label)
+                        raise
+                    if len(unknown) != seen:
+                        _prefix(unknown, seen, key)
+                    if new is not item:
+                        value[key] = item = new
+                if item or not omit:
+                    continue
+            elif item is not None:
+                error = _wrong(item, expected, go_type)
+                error.within(name, label)
+                raise error
+            dropped = [*dropped, key] if dropped else [key]
+        if dropped:
+            for key in dropped:
+                del value[key]
+        for key, zero in always:
+            if key not in value:
+                value[key] = zero()
+        return value
+
+    return read
+
+
+def _wrong(value: Any, expected: type | None, go_type: str) -> TypeMismatch:
+    if expected is int and value.__class__ is float:
+        return TypeMismatch(f"number {value}", go_type)
+    return mismatch(value, go_type)
+
+
+def _prefix(unknown: list[str], start: int, key: str) -> None:
+    for index in range(start, len(unknown)):
+        below = unknown[index]
+        unknown[index] = f"{key}{below}" if below[0] == "[" else f"{key}.{below}"
+
+
+def _compile_fields(schema: Schema, fields: dict[str, Field], always: list[tuple[str, Zero]]) -> None:
+    for key, child in schema.properties.items():
+        flags, go_type, *embedded = schema.go.get(key, "o ?").split(" ")
+        label = f"{embedded[0]}.{key}" if embedded and embedded[0] != "TypeMeta" else key
+        special = child.name in _SPECIAL
+        below = None if child.type in ("string", "boolean") and not special and child.format != "byte" else reader(child, go_type)
+        reads_itself = special or child.type == "number" or child.format == "byte"
+        empty_goes = ("p" not in flags and "s" not in flags) or ("p" not in flags and child.int_or_string)
+        if "o" not in flags and child.type not in ("array", "object"):
+            empty_goes = empty_goes and child.int_or_string
+        fields[key] = (None if reads_itself else _CLASSES.get(child.type), empty_goes, below, label, go_type)
+        zero = _zero(child, flags, go_type)
+        if zero is not None:
+            always.append((key, zero))
+
+
+def _zero(child: Schema, flags: str, go_type: str) -> Zero | None:
+    """What Go writes for a field nobody set: nothing (None here), or this."""
+    if "z" in flags or child.int_or_string:
+        return None
+    if "s" in flags:
+        if child.name in _STRUCT_ZEROS:
+            return _STRUCT_ZEROS[child.name]
+        return lambda: decode(child, {}, [])
+    if "o" in flags:
+        return None
+    if "p" in flags or go_type.startswith(("[]", "map[")):
+        return _nothing
+    return {"string": str, "integer": int, "boolean": bool}.get(child.type or "", _nothing)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _list(schema: Schema, go_type: str) -> Decoder:
+    element = schema.items
+    below_type = go_type.removeprefix("[]") if go_type.startswith("[]") else ""
+    if element is None:
+        return _as_is
+    if element.type == "string" and not element.name and element.format is None:
+        return _strings(go_type, below_type or "string")
+    below = reader(element, below_type)
+    struct = element.type == "object" and bool(element.name)
+
+    def read(value: Any, unknown: list[str]) -> Any:
+        if value.__class__ is not list:
+            raise mismatch(value, go_type)
+        for index, item in enumerate(value):
+            if struct and item is not None and item.__class__ is not dict:
+                raise mismatch(item, below_type)
+            seen = len(unknown)
+            new = below(_empty(element) if item is None else item, unknown)
+            if len(unknown) != seen:
+                _prefix(unknown, seen, f"[{index}]")
+            if new is not item:
+                value[index] = new
+        return value
+
+    return read
+
+
+def _map(schema: Schema, go_type: str) -> Decoder:
+    element = schema.additional
+    below_type = go_type.partition("]")[2]
+    if element is None:
+        return _as_is
+    if element.type == "string" and not element.name and element.format is None:
+        return _string_values(go_type, below_type or "string")
+    below = reader(element, below_type)
+
+    def read(value: Any, unknown: list[str]) -> Any:
+        if value.__class__ is not dict:
+            raise mismatch(value, go_type)
+        for key, item in value.items():
+            seen = len(unknown)
+            new = below(_empty(element) if item is None else item, unknown)
+            if len(unknown) != seen:
+                _prefix(unknown, seen, key)
+            if new is not item:
+                value[key] = new
+        return value
+
+    return read
+
+
+def _empty(element: Schema) -> Any:
+    """What Go makes of `null` in a list or a map: the zero value."""
+    if element.name in _SPECIAL:
+        return None
+    return {"string": "", "integer": 0, "boolean": False, "number": 0, "array": []}.get(element.type or "", {})
+
+
+def _strings(go_type: str, wanted: str) -> Decoder:
+    def read(value: Any, unknown: list[str]) -> Any:
+        if value.__class__ is not list:
+            raise mismatch(value, go_type)
+        for index, item in enumerate(value):
+            if item.__class__ is not str:
+                if item is not None:
+                    raise mismatch(item, wanted)
+                value[index] = ""
+        return value
+
+    return read
+
+
+def _string_values(go_type: str, wanted: str) -> Decoder:
+    def read(value: Any, unknown: list[str]) -> Any:
+        if value.__class__ is not dict:
+            raise mismatch(value, go_type)
+        for key, item in value.items():
+            if item.__class__ is not str:
+                if item is not None:
+                    raise mismatch(item, wanted)
+                value[key] = ""
+        return value
+
+    return read
+
+
+def _scalar(schema: Schema, go_type: str) -> Decoder:
+    if schema.format == "byte":
+        return lambda value, unknown: golang.read_bytes(value) if value else ""
+    if schema.type == "integer":
+        limits, wanted = _LIMITS.get(schema.format or "", golang.INT64), go_type or schema.format or "int64"
+        return lambda value, unknown: golang.integer(value, limits, wanted)
+    if schema.type == "number":
+        return lambda value, unknown: _number(value)
+    expected = _CLASSES.get(schema.type)
+
+    def read(value: Any, unknown: list[str]) -> Any:
+        if expected is not None and value.__class__ is not expected:
+            raise mismatch(value, go_type or "string")
+        return value
+
+    return read
+
+
+def _number(value: Any) -> Any:
+    if value.__class__ is bool or not isinstance(value, int | float):
+        raise mismatch(value, "float64")
+    return value
+
+
+def _as_is(value: Any, unknown: list[str]) -> Any:
+    return value
+
+
+def _props_or_bool(schema: Schema) -> Decoder:
+    def read(value: Any, unknown: list[str]) -> Any:
+        if value.__class__ is bool:
+            return value
+        if value.__class__ is not dict:
+            raise TypeMismatch("", "", "boolean or JSON schema expected")
+        return decode(_props(schema), value, [])
+
+    return read
+
+
+def _props_or_array(schema: Schema) -> Decoder:
+    def read(value: Any, unknown: list[str]) -> Any:
+        if value.__class__ is dict:
+            return decode(_props(schema), value, [])
+        return [decode(_props(schema), item, []) for item in value] if value.__class__ is list else None
+
+    return read
+
+
+def _props(schema: Schema) -> Schema:
+    if schema._resolve is None:
+        raise ValueError("a schema of schemas needs its components")
+    return schema._resolve(_CRD + "JSONSchemaProps")
+
+
+def _simple(read_value: Callable[[Any], Any]) -> Callable[[Schema], Decoder]:
+    def make(_: Schema) -> Decoder:
+        return lambda value, unknown: read_value(value)
+
+    return make
+
+
+_SPECIAL: dict[str, Callable[[Schema], Decoder]] = {
+    _META + "Time": _simple(golang.read_time),
+    _META + "MicroTime": _simple(golang.read_micro_time),
+    _META + "FieldsV1": lambda _: _as_is,
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": _simple(golang.read_quantity),
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _simple(golang.int_or_string),
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda _: _as_is,
+    _CRD + "JSON": lambda _: _as_is,
+    _CRD + "JSONSchemaPropsOrBool": _props_or_bool,
+    _CRD + "JSONSchemaPropsOrArray": _props_or_array,
+    _CRD + "JSONSchemaPropsOrStringArray": lambda _: _as_is,
+}
+_STRUCT_ZEROS: dict[str, Zero] = {
+    _META + "Time": _nothing,
+    _META + "MicroTime": _nothing,
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": _nothing,
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": lambda: "0",
+}

@@ -1,0 +1,162 @@
+"""How Go reads single values out of JSON: its words when a value does not fit, and the types that read themselves."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from sliceworks.base import quantity
+
+INT32 = (-(2**31), 2**31 - 1)
+INT64 = (-(2**63), 2**63 - 1)
+SECONDS = "2006-01-02T15:04:05Z07:00"
+MICROSECONDS = "2006-01-02T15:04:05.000000Z07:00"
+_LAYOUT = (("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T"), ("15", r"\d\d"))
+_CLOCK = ((":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d"))
+_ZONE = ("Z07:00", r"Z|[+-]\d\d:\d\d")
+_UTC_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+
+
+class TypeMismatch(Exception):
+    """A value that does not fit its Go type. `message` is what Go says; `fields` is the path as Go counts it."""
+
+    def __init__(self, found: str, wanted: str, message: str = "") -> None:
+        super().__init__()
+        self.found, self.wanted, self.plain = found, wanted, message
+        self.struct = ""
+        self.fields: list[str] = []
+
+    def within(self, struct: str, field: str) -> None:
+        """Called once for each struct on the way out; the innermost one is named in the message."""
+        self.struct = self.struct or struct
+        self.fields.append(field)
+
+    @property
+    def path(self) -> str:
+        return ".".join(reversed(self.fields))
+
+    @property
+    def message(self) -> str:
+        if self.plain:
+            return self.plain
+        place = f"struct field {self.struct}.{self.path}" if self.fields else "value"
+        return f"json: cannot unmarshal {self.found} into Go {place} of type {self.wanted}"
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def mismatch(value: Any, wanted: str) -> TypeMismatch:
+    return TypeMismatch(json_kind(value), wanted)
+
+
+def json_kind(value: Any) -> str:
+    """What Go calls a JSON value."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def integer(value: Any, limits: tuple[int, int], wanted: str) -> int:
+    if value.__class__ is int:
+        if limits[0] <= value <= limits[1]:
+            return int(value)
+    elif not isinstance(value, float):
+        raise mismatch(value, wanted)
+    raise TypeMismatch(f"number {value}", wanted)
+
+
+def int_or_string(value: Any) -> int | str:
+    return value if value.__class__ is str else integer(value, INT32, "int32")
+
+
+def read_quantity(value: Any) -> str:
+    if value is None:
+        return "0"
+    if value.__class__ is bool or not isinstance(value, str | int | float):
+        value = "not a number"
+    try:
+        return quantity.canonical(value)
+    except ValueError as error:
+        raise TypeMismatch("", "", str(error)) from None
+
+
+def read_bytes(value: Any) -> str:
+    """A `[]byte`: base64 in a string, or (as Go also accepts) numbers in a list."""
+    if value.__class__ is list:
+        return base64.b64encode(bytes(integer(item, (0, 255), "uint8") for item in value)).decode()
+    if value.__class__ is not str:
+        raise mismatch(value, "[]uint8")
+    text = value.replace("\n", "").replace("\r", "") if "\n" in value or "\r" in value else value
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)).decode()
+    except (binascii.Error, ValueError):
+        raise TypeMismatch("", "", f"illegal base64 data at input byte {_first_bad_byte(text)}") from None
+
+
+def _first_bad_byte(text: str) -> int:
+    odd = re.search(r"[^A-Za-z0-9+/]", text)
+    if odd is None or not text[odd.start() :].strip("="):
+        return len(text) // 4 * 4 if len(text) % 4 else len(text.rstrip("="))
+    return odd.start()
+
+
+def read_time(value: Any) -> str:
+    """A `metav1.Time`: written back in UTC, in whole seconds."""
+    if value.__class__ is not str:
+        raise mismatch(value, "string")
+    return _seconds(value)
+
+
+def read_micro_time(value: Any) -> str:
+    """A `metav1.MicroTime`: written back in UTC, with six decimals."""
+    if value.__class__ is not str:
+        raise mismatch(value, "string")
+    return _moment(value, MICROSECONDS).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@lru_cache(maxsize=1024)
+def _seconds(text: str) -> str:
+    moment = _moment(text, SECONDS)
+    return text if _UTC_SECONDS.fullmatch(text) else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _moment(text: str, layout: str) -> datetime:
+    _match_layout(text, layout)
+    # Go reads any number of decimals; Python keeps six.
+    cut = re.sub(r"(\.\d{6})\d+", r"\1", text)
+    try:
+        return datetime.fromisoformat(cut).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise TypeMismatch("", "", f'parsing time "{text}": {_out_of_range(text)} out of range') from None
+
+
+def _match_layout(text: str, layout: str) -> None:
+    """Walks the layout piece by piece as Go does, so that its message names the piece that failed."""
+    fraction = (".000000", r"\.\d{6}") if layout == MICROSECONDS else ("", r"([.,]\d+)?")
+    place = 0
+    for piece, pattern in (*_LAYOUT, *_CLOCK, fraction, _ZONE):
+        found = re.compile(pattern, re.ASCII).match(text, place)
+        if found is None:
+            raise TypeMismatch("", "", f'parsing time "{text}" as "{layout}": cannot parse "{text[place:]}" as "{piece}"')
+        place = found.end()
+    if place != len(text):
+        raise TypeMismatch("", "", f'parsing time "{text}": extra text: "{text[place:]}"')
+
+
+def _out_of_range(text: str) -> str:
+    month, hour, minute, second = (int(text[start : start + 2]) for start in (5, 11, 14, 17))
+    if not 1 <= month <= 12:
+        return "month"
+    for name, value, limit in (("hour", hour, 23), ("minute", minute, 59), ("second", second, 59)):
+        if value > limit:
+            return name
+    return "day"
