@@ -1,0 +1,152 @@
+"""asyncio loops whose time is not the machine's: sped up, or jumping from timer to timer.
+
+Both stand on the ordinary selector loop. A loop asks its selector to wait for sockets for so long; here that wait is shortened, or
+replaced by moving the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Ready = list[tuple[selectors.SelectorKey, int]]
+
+_VIRTUAL_START = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)  # a Monday morning
+_RESOLUTION = 1e-6
+
+
+class TimedLoop(asyncio.SelectorEventLoop):
+    """A loop with a clock of its own: `time()` counts seconds from `start`."""
+
+    def __init__(self, start: datetime) -> None:
+        self.start = start.astimezone(UTC)
+        super().__init__(_Selector(self._wait))
+        # Timers that lie within a microsecond fire together: float sums of long times need the room.
+        self._clock_resolution = _RESOLUTION
+
+    def now(self) -> datetime:
+        """The moment this loop's clock shows."""
+        return self.start + timedelta(seconds=self.time())
+
+    def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
+        raise NotImplementedError
+
+
+class VirtualLoop(TimedLoop):
+    """Time stands still while anything can run, and then jumps to the next timer. Deterministic for one seed.
+
+    Work for threads runs at once, in the loop's own thread, so that it takes no virtual time and has one order. Sockets work, but
+    waiting for one lets time jump: use transports that stay in the process.
+    """
+
+    def __init__(self, *, start: datetime | None = None, seed: int | None = None) -> None:
+        self._elapsed = 0.0
+        self.randomness = random.Random(0 if seed is None else seed)
+        super().__init__(start or _VIRTUAL_START)
+
+    def time(self) -> float:
+        return self._elapsed
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
+        if timeout is None:
+            # Only the loop's own wake-up pipe is left: nothing can ever happen again.
+            if len(selector.get_map()) <= 1:
+                raise RuntimeError("every task waits for something that never comes")
+            return selector.select(None)
+        ready = selector.select(0)
+        if not ready and timeout > 0:
+            self._elapsed += timeout
+        return ready
+
+
+class ScaledLoop(TimedLoop):
+    """Time runs `speed` times as fast as the machine's; the speed may be changed, and time moved on, while it runs."""
+
+    def __init__(self, *, speed: float = 1.0, start: datetime | None = None) -> None:
+        self._speed = _checked(speed)
+        self._base = 0.0
+        self._origin = time.monotonic()
+        super().__init__(start or datetime.now(UTC))
+
+    @property
+    def speed(self) -> float:
+        return self._speed
+
+    def time(self) -> float:
+        return self._base + (time.monotonic() - self._origin) * self._speed
+
+    def set_speed(self, speed: float) -> None:
+        """Go on at another speed from this moment."""
+        speed = _checked(speed)
+        self._rebase(0.0)
+        self._speed = speed
+        self._write_to_self()
+
+    def advance(self, seconds: float) -> None:
+        """Move time on at once; timers that were due meanwhile fire in their order."""
+        if seconds < 0:
+            raise ValueError("time does not run backwards")
+        self._rebase(seconds)
+        self._write_to_self()
+
+    def _rebase(self, jump: float) -> None:
+        moment = time.monotonic()
+        self._base += (moment - self._origin) * self._speed + jump
+        self._origin = moment
+
+    def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
+        return selector.select(None if timeout is None else timeout / self._speed)
+
+    if TYPE_CHECKING:
+
+        def _write_to_self(self) -> None: ...
+
+
+class _Selector(selectors.BaseSelector):
+    """The system's selector, with the wait handed to the loop."""
+
+    def __init__(self, wait: Callable[[selectors.BaseSelector, float | None], Ready]) -> None:
+        self._real = selectors.DefaultSelector()
+        self._wait = wait
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def select(self, timeout: float | None = None) -> Ready:
+        return self._wait(self._real, timeout)
+
+    def close(self) -> None:
+        self._real.close()
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.get_key(fileobj)
+
+
+def _checked(speed: float) -> float:
+    if not 0 < speed < float("inf"):
+        raise ValueError(f"a speed is a number above 0, not {speed}")
+    return speed
