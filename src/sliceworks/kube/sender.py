@@ -10,6 +10,7 @@ import orjson
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, Unreachable, from_status
 from sliceworks.kube.backoff import Retry
+from sliceworks.kube.decoding import loads
 from sliceworks.kube.requests import PatchType
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Sender:
         """Send a request and decode the answer; an ApiError says what the server refused."""
         response = await self.exchange(request)
         try:
-            answer = orjson.loads(response.body) if response.body else {}
+            answer = loads(response.body) if response.body else {}
         except orjson.JSONDecodeError as error:
             raise Unreachable(f"the answer to {request.method} {request.path} is no JSON: is this a Kubernetes API?") from error
         if not isinstance(answer, dict):

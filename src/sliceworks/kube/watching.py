@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import orjson
 
 from sliceworks.base.errors import ApiError, Unreachable, from_status
+from sliceworks.kube.decoding import without_collector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,7 +31,7 @@ async def batches(stream: AsyncIterator[bytes]) -> AsyncIterator[Batch]:
     async for piece in stream:
         lines = (rest + piece).split(b"\n") if rest else piece.split(b"\n")
         rest = lines.pop()
-        events, error = decode(lines)
+        events, error = without_collector(decode, lines) if len(piece) > 1 << 15 else decode(lines)
         if events:
             yield events
         if error is not None:
