@@ -1,0 +1,136 @@
+"""Lists: chunks, what a resourceVersion means, and what happens when it is gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.support.clusters import Cluster
+    from tests.support.http import Api
+
+MINE = {"labelSelector": "mine=yes"}
+
+
+def fill(api: Api, core: str, count: int = 5) -> str:
+    """Create m0 … and say the version of the last."""
+    for index in range(count):
+        version = api.post(f"{core}/configmaps", config_map(f"m{index}", labels={"mine": "yes"})).ok(201).version
+    return version
+
+
+def test_whole_list(api: Api, core: str) -> None:
+    version = fill(api, core)
+    listed = api.get(f"{core}/configmaps", MINE).ok(200)
+    assert (listed.json["kind"], listed.json["apiVersion"]) == ("ConfigMapList", "v1")
+    assert listed.names == ["m0", "m1", "m2", "m3", "m4"]
+    assert int(listed.version) >= int(version)
+    assert not {"continue", "remainingItemCount"} & listed.json["metadata"].keys()
+    assert "kind" not in listed.json["items"][0]
+    everywhere = api.get("/api/v1/configmaps", MINE).ok(200)
+    assert set(listed.names) <= set(everywhere.names)
+
+
+def test_empty_list_has_items(api: Api, core: str) -> None:
+    assert api.get(f"{core}/secrets").ok(200).json["items"] == []
+
+
+def test_list_is_sorted_by_namespace_and_name(api: Api, core: str) -> None:
+    for name in ("b", "a.b", "a-b", "a"):
+        api.post(f"{core}/configmaps", config_map(name, labels={"mine": "yes"})).ok(201)
+    assert api.get(f"{core}/configmaps", MINE).names == ["a", "a-b", "a.b", "b"]
+
+
+def test_chunks(api: Api, core: str) -> None:
+    fill(api, core)
+    first = api.get(f"{core}/configmaps", {"limit": 2}).ok(200)
+    total = len(api.get(f"{core}/configmaps").names)
+    assert first.json["metadata"]["remainingItemCount"] == total - 2
+    second = api.get(f"{core}/configmaps", {"limit": 2, "continue": first.json["metadata"]["continue"]}).ok(200)
+    assert second.json["metadata"]["remainingItemCount"] == total - 4
+    assert second.version == first.version
+    last = api.get(f"{core}/configmaps", {"continue": second.json["metadata"]["continue"]}).ok(200)
+    assert not {"continue", "remainingItemCount"} & last.json["metadata"].keys()
+    assert first.names + second.names + last.names == api.get(f"{core}/configmaps").names
+
+
+def test_chunks_with_a_selector_do_not_count_the_rest(api: Api, core: str) -> None:
+    fill(api, core)
+    first = api.get(f"{core}/configmaps", {"limit": 2, **MINE}).ok(200)
+    assert first.names == ["m0", "m1"]
+    assert "remainingItemCount" not in first.json["metadata"]
+    rest = api.get(f"{core}/configmaps", {"continue": first.json["metadata"]["continue"], **MINE}).ok(200)
+    assert rest.names == ["m2", "m3", "m4"]
+
+
+def test_chunks_show_one_moment(api: Api, core: str) -> None:
+    fill(api, core)
+    first = api.get(f"{core}/configmaps", {"limit": 2, **MINE}).ok(200)
+    api.delete(f"{core}/configmaps/m3").ok(200)
+    api.post(f"{core}/configmaps", config_map("m9", labels={"mine": "yes"})).ok(201)
+    api.patch(f"{core}/configmaps/m4", {"data": {"a": "changed"}}).ok(200)
+    rest = api.get(f"{core}/configmaps", {"continue": first.json["metadata"]["continue"], **MINE}).ok(200)
+    assert rest.names == ["m2", "m3", "m4"]
+    assert rest.json["items"][2]["data"] == {"a": "1"}
+    assert rest.version == first.version
+
+
+def test_get_and_list_from_cache(api: Api, core: str) -> None:
+    fill(api, core, 1)
+    eventually(lambda: api.get(f"{core}/configmaps/m0", {"resourceVersion": "0"}).status == 200)
+    eventually(lambda: api.get(f"{core}/configmaps", {"resourceVersion": "0", **MINE}).ok(200).names == ["m0"])
+
+
+def test_not_older_than(api: Api, core: str) -> None:
+    version = fill(api, core, 2)
+    listed = api.get(f"{core}/configmaps", {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan", **MINE}).ok(200)
+    assert listed.names == ["m0", "m1"]
+    assert int(listed.version) >= int(version)
+    assert api.get(f"{core}/configmaps/m1", {"resourceVersion": version}).ok(200).version == version
+
+
+def test_exact(api: Api, core: str) -> None:
+    version = fill(api, core, 2)
+    fill_later = api.post(f"{core}/configmaps", config_map("later", labels={"mine": "yes"})).ok(201).version
+    exact = api.get(f"{core}/configmaps", {"resourceVersion": version, "resourceVersionMatch": "Exact", **MINE}).ok(200)
+    assert (exact.names, exact.version) == (["m0", "m1"], version)
+    exact = api.get(f"{core}/configmaps", {"resourceVersion": fill_later, "resourceVersionMatch": "Exact", **MINE}).ok(200)
+    assert exact.names == ["later", "m0", "m1"]
+
+
+def test_limit_with_version_is_exact(api: Api, core: str) -> None:
+    version = fill(api, core, 3)
+    api.delete(f"{core}/configmaps/m1").ok(200)
+    listed = api.get(f"{core}/configmaps", {"resourceVersion": version, "limit": 10, **MINE}).ok(200)
+    assert listed.names in (["m0", "m1", "m2"], ["m0", "m2"])
+    assert int(listed.version) >= int(version)
+
+
+@pytest.mark.parametrize("match", [{"resourceVersionMatch": "NotOlderThan"}, {}])
+def test_version_of_the_future(api: Api, core: str, match: dict[str, str]) -> None:
+    far = str(int(api.get(f"{core}/configmaps").version) + 1_000_000)
+    answer = api.get(f"{core}/configmaps", {"resourceVersion": far, **match}).refused(504, "Timeout")
+    assert answer.message.startswith(f"Timeout: Too large resource version: {far}, current: ")
+    assert answer.json["details"]["retryAfterSeconds"] == 1
+    assert answer.causes == [("ResourceVersionTooLarge", "", "Too large resource version")]
+
+
+def test_get_at_a_version_of_the_future(api: Api, core: str) -> None:
+    far = str(int(fill(api, core, 1)) + 1_000_000)
+    answer = api.get(f"{core}/configmaps/m0", {"resourceVersion": far}).refused(504, "Timeout")
+    assert answer.message.startswith(f"Timeout: Too large resource version: {far}, current: ")
+
+
+def test_list_at_a_forgotten_version(cluster: Cluster, api: Api, core: str) -> None:
+    fill(api, core, 1)
+    cluster.compact()
+    answer = api.get(f"{core}/configmaps", {"resourceVersion": "1", "resourceVersionMatch": "Exact"})
+    answer.refused(410, "Expired", "The resourceVersion for the provided list is too old.")
+
+
+def test_continue_is_refused_when_it_is_garbage(api: Api, core: str) -> None:
+    answer = api.get(f"{core}/configmaps", {"limit": 1, "continue": "garbage"})
+    answer.refused(400, "BadRequest", "continue key is not valid: illegal base64 data at input byte 4")
