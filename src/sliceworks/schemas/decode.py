@@ -82,13 +82,13 @@ def _struct(schema: Schema) -> Decoder:
                     if len(unknown) != seen:
                         _prefix(unknown, seen, key)
                     if new is not item:
-                        value[key] = item = new
-                if item or not omit:
+                        value[key] = new
+                    if new or not omit:
+                        continue
+                elif item or not omit:
                     continue
             elif item is not None:
-                error = _wrong(item, expected, go_type)
-                error.within(name, label)
-                raise error
+                raise _wrong(item, expected, go_type, name, label)
             dropped = [*dropped, key] if dropped else [key]
         if dropped:
             for key in dropped:
@@ -101,10 +101,11 @@ def _struct(schema: Schema) -> Decoder:
     return read
 
 
-def _wrong(value: Any, expected: type | None, go_type: str) -> TypeMismatch:
-    if expected is int and value.__class__ is float:
-        return TypeMismatch(f"number {value}", go_type)
-    return mismatch(value, go_type)
+def _wrong(value: Any, expected: type | None, go_type: str, struct: str, label: str) -> TypeMismatch:
+    fraction = expected is int and value.__class__ is float
+    error = TypeMismatch(f"number {value}", go_type) if fraction else mismatch(value, go_type)
+    error.within(struct, label)
+    return error
 
 
 def _prefix(unknown: list[str], start: int, key: str) -> None:

@@ -56,7 +56,6 @@ class Schema:
         "exclusive_minimum",
         "format",
         "go",
-        "hooked",
         "int_or_string",
         "items",
         "list_map_keys",
@@ -79,14 +78,13 @@ class Schema:
         "patch_merge_key",
         "patch_strategy",
         "pattern",
+        "planned",
         "preserve_unknown",
         "properties",
-        "pruner",
         "required",
         "rules",
         "type",
         "unique_items",
-        "validator",
     )
     node: Node
     name: str
@@ -131,9 +129,7 @@ class Schema:
     defaulters: list[Defaulter]
     # What the other modules compile from this node, each in its own slot, on first use.
     decoder: Decoder | None
-    pruner: Any
-    validator: Any
-    hooked: dict[str, Any]
+    planned: dict[str, Any]
 
     def __init__(self, node: Node, resolve: Resolve | None, name: str) -> None:
         self.node, self._resolve, self.name = node, resolve, name
@@ -141,8 +137,8 @@ class Schema:
         self._read_limits(node)
         self._read_merging(node)
         self.checks, self.defaulters = [], []
-        self.decoder = self.pruner = self.validator = None
-        self.hooked = {}
+        self.decoder = None
+        self.planned = {}
 
     def _read_shape(self, node: Node) -> None:
         self.type = node.get("type")

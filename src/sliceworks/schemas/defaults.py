@@ -1,0 +1,84 @@
+"""Fills in what a client left out: static defaults of custom resources, and the defaulting functions of built-in kinds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.schemas.model import MISSING
+from sliceworks.schemas.plans import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sliceworks.schemas.model import Defaulter, Schema
+    from sliceworks.schemas.plans import Plan
+
+    # A field, how to make its default, and whether `null` is a value of its own there.
+    Static = tuple[str, Callable[[], Any], bool]
+    Work = tuple[list[Defaulter], list[Static]]
+
+
+def set_defaults(schema: Schema, value: Any) -> None:
+    """Completes the value in place, parents before children."""
+    wanted = plan(schema, "defaults", _work)
+    if wanted is not None:
+        _apply(wanted, value)
+
+
+def _apply(wanted: Plan[Work], value: Any) -> None:
+    if value.__class__ is list:
+        if wanted.items is not None:
+            _apply_items(wanted.items, value)
+        return
+    if value.__class__ is not dict:
+        return
+    if wanted.work is not None:
+        functions, statics = wanted.work
+        for function in functions:
+            function(value)
+        for field, make, nullable in statics:
+            if field not in value or (value[field] is None and not nullable):
+                value[field] = make()
+    for field, below in wanted.fields.items():
+        item = value.get(field)
+        if item.__class__ is dict or item.__class__ is list:
+            _apply(below, item)
+    if wanted.values is not None:
+        for key, item in value.items():
+            if key not in wanted.schema.properties:
+                value[key] = _filled(wanted.values, item)
+
+
+def _apply_items(wanted: Plan[Work], values: list[Any]) -> None:
+    for index, item in enumerate(values):
+        values[index] = _filled(wanted, item)
+
+
+def _filled(wanted: Plan[Work], item: Any) -> Any:
+    """An element of a list or a map; `null` there becomes the element's default, where it has one."""
+    if item is None and not wanted.schema.nullable:
+        default = wanted.schema.default
+        item = orjson.loads(default) if isinstance(default, bytes) else None
+    _apply(wanted, item)
+    return item
+
+
+def _work(schema: Schema) -> Work | None:
+    # The data of built-in kinds carries Go's zero values as defaults; their real defaults are functions.
+    statics = [] if schema.name else [_static(field, child) for field, child in schema.properties.items() if _has_default(child)]
+    elements = [child for child in (schema.items, schema.additional) if child is not None and _has_default(child)]
+    return (schema.defaulters, statics) if schema.defaulters or statics or elements else None
+
+
+def _has_default(schema: Schema) -> bool:
+    return schema.default is not MISSING and not schema.name
+
+
+def _static(field: str, child: Schema) -> Static:
+    text = child.default if isinstance(child.default, bytes) else b"null"
+    value = orjson.loads(text)
+    if isinstance(value, dict | list):
+        return field, lambda: orjson.loads(text), child.nullable
+    return field, lambda: value, child.nullable

@@ -1,0 +1,122 @@
+"""Rules of a custom resource beyond its types: no duplicates in sets and keyed lists, and sound embedded resources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base import names
+from sliceworks.schemas.field_errors import FieldError, duplicate, invalid, required
+from sliceworks.schemas.plans import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sliceworks.schemas.model import Schema
+    from sliceworks.schemas.plans import Plan
+
+    Rule = Callable[[Schema, Any, str], Iterator[FieldError]]
+
+
+def list_errors(schema: Schema, value: Any, path: str) -> list[FieldError]:
+    """Duplicates in lists of type `set` and `map`."""
+    wanted = plan(schema, "lists", _has_keys)
+    errors: list[FieldError] = []
+    if wanted is not None:
+        _walk(wanted, value, path, _duplicates, errors)
+    return errors
+
+
+def embedded_errors(schema: Schema, value: Any, path: str) -> list[FieldError]:
+    """What is wrong with the type and metadata of embedded resources."""
+    wanted = plan(schema, "embedded", _is_embedded)
+    errors: list[FieldError] = []
+    if wanted is not None:
+        _walk(wanted, value, path, _embedded, errors)
+    return errors
+
+
+def _has_keys(schema: Schema) -> bool | None:
+    return schema.list_type in ("set", "map") or None
+
+
+def _is_embedded(schema: Schema) -> bool | None:
+    return schema.embedded_resource or None
+
+
+def _walk(wanted: Plan[bool], value: Any, path: str, rule: Rule, errors: list[FieldError]) -> None:
+    if wanted.work:
+        errors.extend(rule(wanted.schema, value, path))
+    if value.__class__ is dict:
+        for key, item in value.items():
+            below = wanted.fields.get(key)
+            if below is not None:
+                _walk(below, item, f"{path}.{key}" if path else key, rule, errors)
+            elif wanted.values is not None and key not in wanted.schema.properties:
+                _walk(wanted.values, item, f"{path}[{key}]", rule, errors)
+    elif value.__class__ is list and wanted.items is not None:
+        for index, item in enumerate(value):
+            _walk(wanted.items, item, f"{path}[{index}]", rule, errors)
+
+
+def _duplicates(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    if value.__class__ is not list:
+        return
+    keyed = schema.list_type == "map"
+    if keyed:
+        odd = next((index for index, item in enumerate(value) if item is not None and not isinstance(item, dict)), None)
+        if odd is not None:
+            yield invalid(f"{path}[{odd}]", value[odd], "must be an object for an array of list-type map")
+            return
+    seen: dict[bytes, int] = {}
+    for index, item in enumerate(value):
+        key = {name: item[name] for name in schema.list_map_keys if name in item} if keyed and item is not None else item
+        text = orjson.dumps(key, option=orjson.OPT_SORT_KEYS)
+        seen[text] = seen.get(text, 0) + 1
+        if seen[text] == 2:
+            yield duplicate(f"{path}[{index}]", key)
+
+
+def _embedded(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    if value.__class__ is not dict:
+        return
+    prefix = f"{path}." if path else ""
+    for field in ("apiVersion", "kind"):
+        if field not in value:
+            yield required(prefix + field)
+    if "apiVersion" in value:
+        yield from _api_version(value["apiVersion"], prefix + "apiVersion")
+    if "kind" in value:
+        yield from _kind(value["kind"], prefix + "kind")
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict):
+        yield from _metadata(metadata, prefix + "metadata")
+
+
+def _api_version(value: Any, path: str) -> Iterator[FieldError]:
+    if not isinstance(value, str):
+        yield invalid(path, value, "must be a string")
+    elif not value:
+        yield invalid(path, value, "must not be empty")
+    elif value.count("/") > 1:
+        yield invalid(path, value, f"unexpected GroupVersion string: {value}")
+
+
+def _kind(value: Any, path: str) -> Iterator[FieldError]:
+    if not isinstance(value, str):
+        yield invalid(path, value, "must be a string")
+    elif not value:
+        yield invalid(path, value, "must not be empty")
+    else:
+        wrong = names.dns1035_label_errors(value.lower())
+        if wrong:
+            yield invalid(path, value, "may have mixed case, but should otherwise match: " + ",".join(wrong))
+
+
+def _metadata(metadata: dict[str, Any], path: str) -> Iterator[FieldError]:
+    from sliceworks.schemas.builtins import OBJECT_META, catalogue
+
+    named = metadata if metadata.get("name") else {**metadata, "name": "fakename"}
+    for check in catalogue().component(OBJECT_META).checks:
+        yield from check(named, path)

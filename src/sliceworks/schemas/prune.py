@@ -1,0 +1,100 @@
+"""Drops from a custom resource what its schema does not know, and reads its metadata as the built-in ObjectMeta."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.schemas.decode import decode
+from sliceworks.schemas.golang import TypeMismatch
+from sliceworks.schemas.model import MISSING
+
+if TYPE_CHECKING:
+    from sliceworks.schemas.model import Schema
+
+_META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def prune(schema: Schema, value: Any, unknown: list[str]) -> Any:
+    """Prunes a custom resource in place. Paths of what was dropped are appended; metadata of a wrong type raises TypeMismatch."""
+    _read_metadata(value, unknown, "metadata")
+    dropped: list[str] = []
+    _prune_map(schema, value, dropped, keep=schema.preserve_unknown, meta=True)
+    unknown.extend(sorted(dropped))
+    return value
+
+
+def _prune(schema: Schema | None, value: Any, unknown: list[str]) -> None:
+    if value.__class__ is dict:
+        if schema is None:
+            unknown.extend(value)
+            value.clear()
+        else:
+            _prune_map(schema, value, unknown, keep=schema.preserve_unknown, meta=schema.embedded_resource)
+            if schema.embedded_resource:
+                _coerce_embedded(value, unknown)
+    elif value.__class__ is list:
+        _prune_list(schema, value, unknown)
+
+
+def _prune_map(schema: Schema, value: dict[str, Any], unknown: list[str], *, keep: bool, meta: bool) -> None:
+    dropped: list[str] = []
+    open_map = schema.additional is not None or schema.additional_allowed
+    for key, item in value.items():
+        if meta and key in _META_FIELDS:
+            continue
+        child = schema.properties.get(key)
+        if child is None and not open_map:
+            if not keep:
+                unknown.append(key)
+                dropped.append(key)
+            continue
+        child = child or schema.additional
+        if item is None:
+            if child is not None and not child.nullable and child.default is MISSING:
+                dropped.append(key)
+        elif item.__class__ is dict or item.__class__ is list:
+            seen = len(unknown)
+            _prune(child, item, unknown)
+            if len(unknown) != seen:
+                _prefix(unknown, seen, key)
+    for key in dropped:
+        del value[key]
+
+
+def _prune_list(schema: Schema | None, value: list[Any], unknown: list[str]) -> None:
+    below = schema.items if schema is not None else None
+    keep_all = schema is not None and schema.preserve_unknown
+    for index, item in enumerate(value):
+        seen = len(unknown)
+        if keep_all and item.__class__ is dict:
+            if below is not None:
+                _prune_map(below, item, unknown, keep=True, meta=below.embedded_resource)
+        elif not (keep_all and below is None):
+            _prune(below, item, unknown)
+        if len(unknown) != seen:
+            _prefix(unknown, seen, f"[{index}]")
+
+
+def _prefix(unknown: list[str], start: int, key: str) -> None:
+    for index in range(start, len(unknown)):
+        below = unknown[index]
+        unknown[index] = f"{key}{below}" if below[0] == "[" else f"{key}.{below}"
+
+
+def _coerce_embedded(value: dict[str, Any], unknown: list[str]) -> None:
+    for key in ("apiVersion", "kind"):
+        if key in value and value[key].__class__ is not str:
+            raise TypeMismatch("", "", f"{key}: Invalid value: must be a string")
+    _read_metadata(value, unknown, "metadata")
+
+
+def _read_metadata(value: dict[str, Any], unknown: list[str], place: str) -> None:
+    if "metadata" not in value:
+        return
+    from sliceworks.schemas.builtins import OBJECT_META, catalogue
+
+    found: list[str] = []
+    if value["metadata"] is None:
+        value["metadata"] = {}
+    decode(catalogue().component(OBJECT_META), value["metadata"], found)
+    unknown.extend(f"{place}.{path}" for path in found)

@@ -1,0 +1,156 @@
+"""Checks one value of a custom resource against its schema: types, limits, enums, logic; worded as kube-apiserver words it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.schemas import formats, logic, patterns
+from sliceworks.schemas.correlate import old_items
+from sliceworks.schemas.field_errors import FieldError, invalid, not_supported, required, too_long, too_many, type_invalid
+from sliceworks.schemas.model import MISSING
+
+if TYPE_CHECKING:
+    from sliceworks.schemas.model import Schema
+
+_KINDS: dict[type, str] = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+_FORMATS: dict[type, str] = {int: "int64", float: "float64"}
+
+
+def value_errors(schema: Schema, value: Any, path: str, old: Any, errors: list[FieldError]) -> None:
+    """Appends what is wrong with the value and everything below it. What did not change since `old` is let through."""
+    if old is not MISSING and old == value:
+        return
+    if value is None:
+        _null(schema, path, errors)
+        return
+    kind = value.__class__
+    if schema.type is not None or schema.int_or_string:
+        _type(schema, value, kind, path, errors)
+    if schema.node.keys() & logic.KEYWORDS:
+        logic.logic_errors(schema, value, path, errors, value_errors)
+    if kind is str:
+        _string(schema, value, path, errors)
+    elif kind is int or kind is float:
+        _number(schema, value, path, errors)
+    elif kind is list:
+        _list(schema, value, path, old, errors)
+    if schema.enum is not None and not any(_same(value, allowed) for allowed in schema.enum):
+        errors.append(_not_in_enum(schema, value, path))
+    if kind is dict:
+        _map(schema, value, path, old, errors)
+
+
+def _null(schema: Schema, path: str, errors: list[FieldError]) -> None:
+    types = _types(schema)
+    if types and not schema.nullable:
+        errors.append(_wrong_type(path, ",".join(types), "null"))
+    if schema.enum is not None:
+        errors.append(_not_in_enum(schema, None, path))
+
+
+def _types(schema: Schema) -> tuple[str, ...]:
+    if schema.int_or_string:
+        return ("integer", "string")
+    return (schema.type,) if schema.type else ()
+
+
+def _type(schema: Schema, value: Any, kind: type, path: str, errors: list[FieldError]) -> None:
+    types, found = _types(schema), _KINDS[kind]
+    whole = kind is float and value == int(value) and "integer" in types if kind is float and abs(value) < 2**63 else False
+    if found in types or whole or (kind is int and "number" in types):
+        return
+    form = formats.known(schema.format)
+    if form is not None and kind is not str and kind is not list:
+        errors.append(_wrong_type(path, form, _FORMATS.get(kind, "")))
+    elif form is None or "number" in types or "integer" in types or kind not in (str, list):
+        errors.append(_wrong_type(path, ",".join(types), found))
+
+
+def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
+    return type_invalid(path, found, f'{path} in body must be of type {wanted}: "{found}"')
+
+
+def _string(schema: Schema, value: str, path: str, errors: list[FieldError]) -> None:
+    if schema.max_length is not None and len(value) > schema.max_length:
+        errors.append(too_long(path, schema.max_length))
+    elif schema.min_length is not None and len(value) < schema.min_length:
+        errors.append(invalid(path, value, f"{path} in body should be at least {schema.min_length} chars long"))
+    elif schema.pattern and not patterns.compiled(schema.pattern).search(value):
+        errors.append(invalid(path, value, f"{path} in body should match '{schema.pattern}'"))
+    form = formats.known(schema.format)
+    if form is not None and not formats.fits(form, value):
+        errors.append(type_invalid(path, value, f"{path} in body must be of type {form}: {_quoted(value)}"))
+
+
+def _number(schema: Schema, value: float, path: str, errors: list[FieldError]) -> None:
+    factor, low, high = schema.multiple_of, schema.minimum, schema.maximum
+    if factor is not None and not _is_multiple(value, factor):
+        errors.append(invalid(path, value, f"{path} in body should be a multiple of {shown(factor, value)}"))
+    if low is not None and (value <= low if schema.exclusive_minimum else value < low):
+        bound = "greater than" if schema.exclusive_minimum else "greater than or equal to"
+        errors.append(invalid(path, value, f"{path} in body should be {bound} {shown(low, value)}"))
+    if high is not None and (value >= high if schema.exclusive_maximum else value > high):
+        bound = "less than" if schema.exclusive_maximum else "less than or equal to"
+        errors.append(invalid(path, value, f"{path} in body should be {bound} {shown(high, value)}"))
+
+
+def _is_multiple(value: float, factor: float) -> bool:
+    if isinstance(value, int) and int(factor) != 0:
+        return value % int(factor) == 0
+    quotient = value / factor
+    return abs(quotient - round(quotient)) < 1e-9 * max(1.0, abs(quotient))
+
+
+def shown(limit: float, value: float) -> str:
+    """A limit as Go prints it: a whole number beside an integer, else the shortest decimal form."""
+    if isinstance(value, int) or limit == int(limit):
+        return str(int(limit)) if abs(limit) < 1e21 else f"{limit:g}"
+    return repr(float(limit))
+
+
+def _list(schema: Schema, value: list[Any], path: str, old: Any, errors: list[FieldError]) -> None:
+    if schema.items is not None:
+        before = old_items(schema, value, old)
+        for index, item in enumerate(value):
+            value_errors(schema.items, item, f"{path}[{index}]", before[index], errors)
+    size = len(value)
+    if schema.min_items is not None and size < schema.min_items:
+        errors.append(invalid(path, size, f"{path} in body should have at least {schema.min_items} items"))
+    if schema.max_items is not None and size > schema.max_items:
+        errors.append(too_many(path, size, schema.max_items))
+    if schema.unique_items and len({orjson.dumps(item, option=orjson.OPT_SORT_KEYS) for item in value}) != size:
+        errors.append(invalid(path, "", f"{path} in body shouldn't contain duplicates"))
+
+
+def _map(schema: Schema, value: dict[str, Any], path: str, old: Any, errors: list[FieldError]) -> None:
+    size = len(value)
+    if schema.min_properties is not None and size < schema.min_properties:
+        errors.append(invalid(path, size, f"{path} in body should have at least {schema.min_properties} properties"))
+    if schema.max_properties is not None and size > schema.max_properties:
+        errors.append(too_many(path, size, schema.max_properties))
+    before = old if old.__class__ is dict else {}
+    prefix = f"{path}." if path else ""
+    properties, additional = schema.properties, schema.additional
+    for key, item in value.items():
+        child = properties.get(key, additional)
+        if child is not None and not child.name:
+            value_errors(child, item, prefix + key, before.get(key, MISSING), errors)
+        elif child is not None and child.all_of:
+            for branch in child.all_of:
+                value_errors(branch, item, prefix + key, before.get(key, MISSING), errors)
+    errors.extend(required(prefix + key) for key in schema.required if key not in value)
+
+
+def _not_in_enum(schema: Schema, value: Any, path: str) -> FieldError:
+    allowed = [item if isinstance(item, str) else orjson.dumps(item).decode() for item in schema.enum or ()]
+    return not_supported(path, value, allowed)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _quoted(text: str) -> str:
+    return orjson.dumps(text).decode()
