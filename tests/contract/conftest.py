@@ -7,9 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-pytest.register_assert_rewrite("tests.support.goldens", "tests.support.http", "tests.support.watching")
-
 from tests.support.clusters import Cluster, RealCluster, TwinCluster, real_wanted, twin_exists
 
 if TYPE_CHECKING:

@@ -110,7 +110,7 @@ def test_pod_field_selectors(api: Api, core: str, selector: str, names: str) -> 
         ("events", "involvedObject.kind=Node", ""),
     ],
 )
-def test_other_field_selectors(api: Api, core: str, ns: str, resource: str, selector: str, names: str) -> None:
+def test_other_field_selectors(api: Api, core: str, ns: str, *, resource: str, selector: str, names: str) -> None:
     api.post(f"{core}/secrets", {"metadata": {"name": "o"}}).ok(201)
     api.post(f"{core}/secrets", {"metadata": {"name": "x"}, "type": "example.com/x"}).ok(201)
     event = {"involvedObject": {"kind": "Pod", "name": "p", "namespace": ns}, "reason": "Tested", "type": "Warning"}
@@ -131,7 +131,7 @@ def test_other_field_selectors(api: Api, core: str, ns: str, resource: str, sele
         ),
     ],
 )
-def test_unknown_fields(api: Api, ns: str, group: str, resource: str, selector: str, message: str) -> None:
+def test_unknown_fields(api: Api, ns: str, *, group: str, resource: str, selector: str, message: str) -> None:
     answer = api.get(f"{group}/namespaces/{ns}/{resource}", {"fieldSelector": selector}).refused(400, "BadRequest")
     assert answer.message.endswith(message)
 

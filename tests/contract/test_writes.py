@@ -129,8 +129,8 @@ def test_delete_preconditions(api: Api, core: str) -> None:
     answer = api.delete(f"{core}/configmaps/c", {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}})
     answer.refused(409, "Conflict")
     assert answer.message == (
-        'Operation cannot be fulfilled on ConfigMap "c": the UID in the precondition (00000000-0000-0000-0000-000000000000) does not '
-        f"match the UID in record ({uid}). The object might have been deleted and then recreated"
+        'Operation cannot be fulfilled on ConfigMap "c": the UID in the precondition (00000000-0000-0000-0000-000000000000) does '
+        f"not match the UID in record ({uid}). The object might have been deleted and then recreated"
     )
     answer = api.delete(f"{core}/configmaps/c", {"preconditions": {"resourceVersion": "1"}}).refused(409, "Conflict")
     assert answer.message == (

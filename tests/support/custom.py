@@ -78,5 +78,5 @@ def define(api: Api, body: Object) -> Custom:
 
 def established(api: Api, custom: Custom) -> bool:
     """Whether the definition says so."""
-    conditions = api.get(custom.definition).ok(200).json["status"].get("conditions", [])
+    conditions = api.get(custom.definition).ok(200).json["status"].get("conditions") or []
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
