@@ -16,7 +16,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sliceworks.base.loops import ScaledLoop, TimedLoop, VirtualLoop
+from sliceworks.base.loops import ScaledLoop, TimedLoop, VirtualLoop, check_speed
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -67,6 +67,7 @@ def new_loop(
     """A fresh loop with the wanted clock; the caller closes it."""
     if virtual:
         return VirtualLoop(start=start, seed=seed)
+    check_speed(speed)
     if speed != 1.0 or start is not None:
         return ScaledLoop(speed=speed, start=start)
     try:

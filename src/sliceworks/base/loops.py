@@ -78,7 +78,7 @@ class ScaledLoop(TimedLoop):
     """Time runs `speed` times as fast as the machine's; the speed may be changed, and time moved on, while it runs."""
 
     def __init__(self, *, speed: float = 1.0, start: datetime | None = None) -> None:
-        self._speed = _checked(speed)
+        self._speed = speed
         self._base = 0.0
         self._origin = time.monotonic()
         super().__init__(start or datetime.now(UTC))
@@ -92,7 +92,7 @@ class ScaledLoop(TimedLoop):
 
     def set_speed(self, speed: float) -> None:
         """Go on at another speed from this moment."""
-        speed = _checked(speed)
+        check_speed(speed)
         self._rebase(0.0)
         self._speed = speed
         self._write_to_self()
@@ -146,7 +146,7 @@ class _Selector(selectors.BaseSelector):
         return self._real.get_key(fileobj)
 
 
-def _checked(speed: float) -> float:
+def check_speed(speed: float) -> None:
+    """ValueError when time cannot run so fast. A loop that fails half made cannot be closed: this comes first."""
     if not 0 < speed < float("inf"):
         raise ValueError(f"a speed is a number above 0, not {speed}")
-    return speed

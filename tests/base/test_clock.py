@@ -1,0 +1,143 @@
+"""The clock: virtual time jumps, sped-up time runs, and both say the same things as real time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sliceworks.base import clock
+
+
+def test_a_virtual_week_takes_no_time() -> None:
+    async def main() -> tuple[float, timedelta]:
+        began, first = clock.now(), clock.loop_time()
+        await clock.sleep(7 * 24 * 3600)
+        return clock.loop_time() - first, clock.now() - began
+
+    real = time.monotonic()
+    elapsed, between = clock.run(main(), virtual=True)
+    assert elapsed == pytest.approx(604800)
+    assert between == timedelta(days=7)
+    assert time.monotonic() - real < 2
+
+
+def test_virtual_timers_fire_in_order_whoever_set_them() -> None:
+    async def ticking(name: str, every: float, log: list[tuple[str, str]]) -> None:
+        for _ in range(3):
+            await clock.sleep(every)
+            log.append((name, clock.timestamp()))
+
+    async def main() -> list[tuple[str, str]]:
+        log: list[tuple[str, str]] = []
+        await asyncio.gather(ticking("slow", 40, log), ticking("fast", 25, log))
+        return log
+
+    start = datetime(2026, 11, 15, tzinfo=UTC)
+    assert clock.run(main(), virtual=True, start=start) == [
+        ("fast", "2026-11-15T00:00:25Z"),
+        ("slow", "2026-11-15T00:00:40Z"),
+        ("fast", "2026-11-15T00:00:50Z"),
+        ("fast", "2026-11-15T00:01:15Z"),
+        ("slow", "2026-11-15T00:01:20Z"),
+        ("slow", "2026-11-15T00:02:00Z"),
+    ]
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    async def main() -> list[str]:
+        return [clock.uid(), clock.micro_timestamp(), str(clock.randomness().random())]
+
+    assert clock.run(main(), virtual=True, seed=7) == clock.run(main(), virtual=True, seed=7)
+    assert clock.run(main(), virtual=True, seed=7) != clock.run(main(), virtual=True, seed=8)
+
+
+def test_virtual_timeouts_and_thread_work() -> None:
+    async def main() -> tuple[str, int]:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(90):
+                await asyncio.Event().wait()
+        return clock.timestamp(), await asyncio.to_thread(sum, [1, 2])
+
+    assert clock.run(main(), virtual=True) == ("2026-01-05T08:01:30Z", 3)
+
+
+def test_an_error_in_thread_work_is_the_callers() -> None:
+    async def main() -> None:
+        await asyncio.to_thread(int, "x")
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        clock.run(main(), virtual=True)
+
+
+def test_waiting_for_nothing_is_an_error_not_a_hang() -> None:
+    async def main() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(RuntimeError, match="never comes"):
+        clock.run(main(), virtual=True)
+
+
+def test_time_runs_faster_and_can_be_moved_on() -> None:
+    async def main() -> tuple[float, float]:
+        first = clock.now()
+        await clock.sleep(20)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, clock.ScaledLoop)
+        loop.call_soon(loop.advance, 3600)
+        await clock.sleep(3600)
+        loop.set_speed(5000)
+        await clock.sleep(100)
+        return (clock.now() - first).total_seconds(), loop.speed
+
+    real = time.monotonic()
+    passed, speed = clock.run(main(), speed=1000)
+    assert 3720 <= passed < 3900
+    assert speed == 5000
+    assert time.monotonic() - real < 2
+
+
+@pytest.mark.parametrize("speed", [0, -1, float("inf"), float("nan")])
+def test_an_impossible_speed_is_refused(speed: float) -> None:
+    with pytest.raises(ValueError, match="a speed is a number above 0"):
+        clock.new_loop(speed=speed)
+
+
+def test_time_does_not_run_backwards() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, clock.ScaledLoop)
+        loop.advance(-1)
+
+    with pytest.raises(ValueError, match="backwards"):
+        clock.run(main(), speed=2)
+
+
+def test_the_wall_clock_where_no_loop_runs() -> None:
+    assert abs((clock.now() - datetime.now(UTC)).total_seconds()) < 1
+    assert clock.timestamp().endswith("Z")
+    assert abs(clock.since(datetime.fromisoformat(clock.timestamp())).total_seconds()) < 2
+
+
+def test_how_moments_are_written() -> None:
+    moment = datetime(2026, 11, 15, 3, 4, 5, 678, tzinfo=UTC)
+    assert clock.rfc3339(moment) == "2026-11-15T03:04:05Z"
+    assert clock.rfc3339_micro(moment) == "2026-11-15T03:04:05.000678Z"
+
+
+def test_uids_are_uuids_of_version_four() -> None:
+    found = {clock.uid() for _ in range(200)}
+    assert len(found) == 200
+    assert {(uuid.UUID(text).version, uuid.UUID(text).variant) for text in found} == {(4, uuid.RFC_4122)}
+
+
+def test_real_time_runs_too() -> None:
+    async def main() -> float:
+        first = clock.loop_time()
+        await clock.sleep(0)
+        return clock.loop_time() - first
+
+    assert clock.run(main()) < 1

@@ -1,0 +1,68 @@
+"""Tables and progress: plain in a pipe, silent when asked."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TYPE_CHECKING
+
+from sliceworks.base import progress, tables
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_columns_are_aligned_and_nothing_trails() -> None:
+    text = tables.render(["name", "ready", "labels"], [["a", True, ["x", "y"]], ["日本", None, []], ["bell\a\n", 1.5, ""]])
+    assert text.splitlines() == [
+        "NAME         READY    LABELS",
+        "a            true     x,y",
+        "日本         <none>   <none>",
+        "bell\\x07\\n   1.5      <none>",
+    ]
+
+
+def test_a_table_without_a_header_or_rows() -> None:
+    assert tables.render(["name"], [], header=False) == ""
+    assert tables.render(["name"], []) == "NAME\n"
+    assert tables.render(["name"], [["x"]], header=False) == "x\n"
+
+
+def test_in_a_pipe_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.working("Starting") as step:
+        step("half way")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Starting: done in ")
+    assert "\x1b" not in err
+
+
+def test_on_a_terminal_progress_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    with progress.working("Starting [now]") as step:
+        step("half way")
+    assert "✓ Starting [now] (" in terminal.getvalue()
+    assert "\x1b[32m" not in terminal.getvalue()
+    monkeypatch.delenv("NO_COLOR")
+    assert progress.mark() == "\x1b[32m✓\x1b[0m"
+
+
+def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    progress.set_quiet(True)
+    try:
+        progress.say("hello")
+        with progress.working("Starting") as step:
+            step("half way")
+    finally:
+        progress.set_quiet(False)
+    assert capsys.readouterr() == ("", "")
