@@ -1,7 +1,7 @@
 """JSON into objects, fast.
 
-Python's collector looks for garbage whenever many objects were made, and a decoded list is nothing but new objects: with it at work a
-list of 5,000 pods takes two and a half times as long. Nothing is garbage while a document is decoded, so it rests meanwhile.
+Python's collector looks for garbage whenever many objects were made, and a decoded list is nothing but new objects: with it at work
+a list of 5,000 pods takes two and a half times as long. Nothing is garbage while a document is decoded, so it rests meanwhile.
 """
 
 from __future__ import annotations
