@@ -1,0 +1,75 @@
+# Every target sets itself up first; a set-up that is current takes no time. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV := $(shell command -v uv 2>/dev/null)
+PYTEST_ARGS ?=
+
+.PHONY: help setup rehearse test test-real check fix bench docs docs-serve lock clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
+
+setup: $(READY) ## Make .venv with the locked versions
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sliceworks needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+ifneq ($(UV),)
+	@[ -x $(BIN)/python ] || uv venv --quiet --python $(PYTHON) $(VENV)
+	@uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+else
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+endif
+	@touch $@
+
+rehearse: $(READY) ## Run the example platform on the twin, from start to finish
+	@$(BIN)/sliceworks rehearse examples/platform
+
+test: $(READY) ## Run all tests that need nothing but Python
+	@$(BIN)/pytest -q -n auto --dist loadfile $(PYTEST_ARGS)
+
+test-real: $(READY) ## Run the contract on a real control plane too (needs Go; builds are cached)
+	@SLICEWORKS_REAL=1 $(BIN)/pytest -q -m real $(PYTEST_ARGS)
+
+check: $(READY) ## Lint, formatting, types, layers
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+fix: $(READY) ## Repair what `check` can repair, and bring generated pages up to date
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+	@$(BIN)/python docs/generate.py
+
+bench: $(READY) ## Measure beside the real thing and print ratios
+	@for file in bench/[a-z]*.py; do $(BIN)/python $$file; done
+
+docs: $(READY) ## Build the documentation into site/
+	@$(BIN)/python docs/generate.py --check
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+docs-serve: $(READY) ## Show the documentation while it is written
+	@$(BIN)/mkdocs serve
+
+# The lock names versions and hashes, and no place to fetch them from: each machine uses its own index.
+lock: ## Resolve the newest allowed versions into requirements/ (needs uv)
+	@for name in dev runtime; do \
+	  group=$$([ $$name = dev ] && echo "--group dev" || echo "--constraints requirements/dev.txt"); \
+	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	    --custom-compile-command "make lock" $$group pyproject.toml --output-file requirements/$$name.txt; \
+	done
+
+clean: ## Remove what was made here, .venv included
+	@rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
