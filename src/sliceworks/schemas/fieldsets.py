@@ -1,0 +1,215 @@
+"""Sets of fields, in the form in which Kubernetes stores them (FieldsV1), worked on as they are: plain dicts.
+
+    {"f:spec": {"f:containers": {'k:{"name":"web"}': {".": {}, "f:image": {}}}}}
+
+A name leads to what is below it. `{}` below a name, or a `"."` there, says that the field itself is in the set. A whole set is such a
+dict without a `"."`; the empty dict is the empty set. Sets share parts with each other: never change one in place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Fields = dict[str, Any]
+
+_KINDS = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
+
+
+def union(left: Fields, right: Fields) -> Fields:
+    """The fields that are in either set."""
+    if not left or left is right:
+        return right
+    if not right:
+        return left
+    both = dict(left)
+    for name, below in right.items():
+        mine = both.get(name)
+        both[name] = below if mine is None else _joined(mine, below)
+    return ordered(both) if len(both) > len(left) else both
+
+
+def _joined(left: Fields, right: Fields) -> Fields:
+    """Two nodes of the same name: each is in its set itself when it is empty or has a dot."""
+    if left is right or left == right:
+        return left
+    if not left:
+        return right if "." in right else {".": {}, **right}
+    if not right:
+        return left if "." in left else {".": {}, **left}
+    return union(left, right)
+
+
+def difference(left: Fields, right: Fields) -> Fields:
+    """The fields of the first set that are not in the second. A field in the second does not take those below it along."""
+    rest = left
+    for name, other in right.items():
+        below = left.get(name)
+        if below is None:
+            continue
+        kept = _node_difference(below, other)
+        if kept is below:
+            continue
+        if rest is left:
+            rest = dict(left)
+        if kept is None:
+            del rest[name]
+        else:
+            rest[name] = kept
+    return rest
+
+
+def _node_difference(left: Fields, right: Fields) -> Fields | None:
+    """What is left of a node; None for nothing."""
+    if not left:
+        return left if right and "." not in right else None
+    if not right:
+        return ({name: below for name, below in left.items() if name != "."} or None) if "." in left else left
+    rest = difference(left, right)
+    if len(rest) == 1 and "." in rest:
+        return {}
+    return rest or None
+
+
+def without(left: Fields, right: Fields) -> Fields:
+    """The fields of the first set that are neither in the second nor below a field of it."""
+    if not left or not right:
+        return left
+    rest: Fields = {}
+    for name, below in left.items():
+        other = right.get(name)
+        if other is None:
+            rest[name] = below
+        elif other and "." not in other:
+            kept = without(below, other) if below else below
+            if kept or not below:
+                rest[name] = {} if len(kept) == 1 and "." in kept else kept
+    return rest
+
+
+def intersection(left: Fields, right: Fields) -> Fields:
+    """The fields that are in both sets."""
+    both: Fields = {}
+    if len(right) < len(left):
+        left, right = right, left
+    for name, below in left.items():
+        other = right.get(name)
+        if other is not None and name != ".":
+            shared = _node_intersection(below, other)
+            if shared is not None:
+                both[name] = shared
+    return both
+
+
+def _node_intersection(left: Fields, right: Fields) -> Fields | None:
+    itself = (not left or "." in left) and (not right or "." in right)
+    below = intersection(left, right) if left and right else {}
+    if itself:
+        return {".": {}, **below} if below else {}
+    return below or None
+
+
+def leaves(fields: Fields) -> Fields:
+    """The fields of a set that have none of the set below them."""
+    return {name: leaves(below) if below else below for name, below in fields.items() if name != "."}
+
+
+def contains(fields: Fields, path: tuple[str, ...]) -> bool:
+    """Whether a field, named by its path elements, is in the set itself."""
+    node = fields
+    for name in path:
+        below = node.get(name)
+        if below is None:
+            return False
+        node = below
+    return not node or "." in node
+
+
+def single(path: tuple[str, ...]) -> Fields:
+    """The set of one field."""
+    fields: Fields = {}
+    for name in reversed(path):
+        fields = {name: fields}
+    return fields
+
+
+def paths(fields: Fields, prefix: str = "") -> Iterator[str]:
+    """The fields of a set as people write them, `.spec.ports[port=80].name`: on each level the fields first, then what is below."""
+    nodes = [(prefix + spoken(name), below) for name, below in fields.items() if name != "."]
+    for path, below in nodes:
+        if not below or "." in below:
+            yield path
+    for path, below in nodes:
+        if below:
+            yield from paths(below, path)
+
+
+def spoken(name: str) -> str:
+    """One path element as people write it."""
+    kind, text = name[0], name[2:]
+    if kind == "f":
+        return "." + text
+    if kind == "k":
+        return "[" + ",".join(f"{key}={_spoken_value(value)}" for key, value in sorted(orjson.loads(text).items())) + "]"
+    return f"[={_spoken_value(orjson.loads(text))}]" if kind == "v" else f"[{text}]"
+
+
+def _spoken_value(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def ordered(node: Fields) -> Fields:
+    """One level in the order in which Kubernetes writes it: the dot, names, keys by their values, values, indices."""
+    if any(name[0] not in ".f" for name in node):
+        return {name: node[name] for name in sorted(node, key=_rank)}
+    return {name: node[name] for name in sorted(node)}
+
+
+def _rank(name: str) -> tuple[Any, ...]:
+    kind, text = name[0], name[2:]
+    match kind:
+        case "k":
+            return (2, *((key, *value_rank(value)) for key, value in sorted(orjson.loads(text).items())))
+        case "v":
+            return (3, value_rank(orjson.loads(text)))
+        case "i":
+            return (4, int(text))
+        case _:
+            return (_KINDS[kind], text)
+
+
+def value_rank(value: Any) -> tuple[int, Any]:
+    """Where a scalar stands among scalars: numbers, strings, booleans."""
+    if isinstance(value, bool):
+        return 2, value
+    if isinstance(value, int | float):
+        return 0, value
+    return (1, value) if isinstance(value, str) else (3, orjson.dumps(value))
+
+
+def read(found: Any) -> Fields:
+    """A set from outside, in good order. Raises ValueError for what is none; kinds of names that nobody knows yet are left out."""
+    if type(found) is not dict:
+        raise ValueError("a set of fields is an object")
+    node: Fields = {}
+    for name, below in found.items():
+        if name == ".":
+            node["."] = {}
+        elif len(name) < 2 or name[1] != ":":
+            raise ValueError(f"missing colon: {name}")
+        elif name[0] in "fkvi":
+            _check_name(name)
+            node[name] = read(below)
+    if len(node) == 1 and "." in node:
+        return {}
+    return ordered(node)
+
+
+def _check_name(name: str) -> None:
+    value = orjson.loads(name[2:]) if name[0] != "f" else None
+    if (name[0] == "k" and type(value) is not dict) or (name[0] == "i" and type(value) is not int):
+        raise ValueError(f"not a path element: {name}")
