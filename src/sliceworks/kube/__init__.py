@@ -44,8 +44,42 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: PLE0604 - the same names as above, said once
-    *_HOME_OF,
+__all__ = [
+    "GVK",
+    "NEVER",
+    "Backoff",
+    "Client",
+    "Connection",
+    "Controller",
+    "Delta",
+    "Done",
+    "Event",
+    "EventRecorder",
+    "Failed",
+    "FieldSelector",
+    "InProcess",
+    "Informer",
+    "Informers",
+    "Items",
+    "Key",
+    "LabelSelector",
+    "LeaderElection",
+    "Object",
+    "PatchType",
+    "Pending",
+    "Request",
+    "Resource",
+    "Response",
+    "Retry",
+    "Transport",
+    "WorkQueue",
+    "from_label_selector",
+    "gvk_of",
+    "key_of",
+    "open_client",
+    "owner_reference",
+    "parse_fields",
+    "parse_labels",
 ]
 
 
