@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 REFERENCE: Final = "#/components/schemas/"
 _LISTS = {"allOf": "all_of", "anyOf": "any_of", "oneOf": "one_of"}
+_OF_THE_FIELD = ("x-kubernetes-patch-strategy", "allOf")
 _LAZY = frozenset({"properties", "additional", "items", "all_of", "any_of", "one_of", "negated"})
 
 
@@ -201,8 +202,8 @@ def build(node: Node, resolve: Resolve | None = None, name: str = "") -> Schema:
     if resolve is None:
         raise ValueError(f"nothing to resolve the reference {reference} with")
     target = resolve(reference.removeprefix(REFERENCE))
-    strategy = node.get("x-kubernetes-patch-strategy")
-    return _with_strategy(target, strategy) if strategy else target
+    own = {keyword: node[keyword] for keyword in _OF_THE_FIELD if keyword in node} if "$ref" in node else {}
+    return _derived(target, own) if own else target
 
 
 def _single_reference(node: Node) -> str | None:
@@ -212,8 +213,8 @@ def _single_reference(node: Node) -> str | None:
     return None
 
 
-def _with_strategy(target: Schema, strategy: str) -> Schema:
-    """The component as one field sees it: a patch strategy belongs to the field, the rest to the type."""
-    copy = Schema({**target.node, "x-kubernetes-patch-strategy": strategy}, target._resolve, target.name)
+def _derived(target: Schema, own: Node) -> Schema:
+    """The component as one field sees it: a few keywords belong to the field, the rest to the type."""
+    copy = Schema({**target.node, **own}, target._resolve, target.name)
     copy.checks, copy.defaulters = target.checks, target.defaulters
     return copy

@@ -1,0 +1,71 @@
+"""CustomResourceDefinitions: the schema of a version, what is filled in, their conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sliceworks.schemas.builtins import OBJECT_META, catalogue
+from sliceworks.schemas.model import Schema, build
+
+Object = dict[str, Any]
+
+
+def schema_for_version(definition: Object, version: str) -> Schema:
+    """The schema of the custom resources of one version, type and metadata included. KeyError when there is no such version."""
+    found = next((item for item in definition["spec"].get("versions") or () if item["name"] == version), None)
+    if found is None:
+        raise KeyError(version)
+    root = (found.get("schema") or {}).get("openAPIV3Schema") or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return build(with_type_and_metadata(root), catalogue().component)
+
+
+def with_type_and_metadata(root: Object) -> Object:
+    """The root node with `apiVersion`, `kind` and `metadata`. Limits that the definition puts on metadata are kept beside it."""
+    properties = dict(root.get("properties") or {})
+    metadata: Object = {"$ref": OBJECT_META}
+    if (properties.get("metadata") or {}).get("properties"):
+        metadata["allOf"] = [properties["metadata"]]
+    for field in ("apiVersion", "kind"):
+        properties.setdefault(field, {"type": "string"})
+    return {**root, "properties": {**properties, "metadata": metadata}}
+
+
+def set_defaults(definition: Object) -> None:
+    """Fills in names, conversion and stored versions, in place."""
+    spec = definition["spec"]
+    names = spec["names"]
+    if not names.get("singular"):
+        names["singular"] = names.get("kind", "").lower()
+    if not names.get("listKind") and names.get("kind"):
+        names["listKind"] = names["kind"] + "List"
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    status = definition.setdefault("status", {})
+    if not status.get("storedVersions"):
+        storage = next((item["name"] for item in spec.get("versions") or () if item.get("storage")), None)
+        if storage is not None:
+            status["storedVersions"] = [storage]
+
+
+def condition_is(definition: Object, kind: str, status: str) -> bool:
+    """Whether a condition has this status."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(item["type"] == kind and item["status"] == status for item in conditions)
+
+
+def set_condition(definition: Object, condition: Object) -> bool:
+    """Puts a condition in place; its time changes only with its status. Tells whether anything changed."""
+    status = definition.setdefault("status", {})
+    conditions = status.get("conditions") or []
+    status["conditions"] = conditions
+    found = next((item for item in conditions if item["type"] == condition["type"]), None)
+    if found is None:
+        conditions.append(dict(condition))
+        return True
+    before = dict(found)
+    same_status = found["status"] == condition["status"]
+    time = found.get("lastTransitionTime") if same_status else condition.get("lastTransitionTime")
+    found.update(condition)
+    if time is not None:
+        found["lastTransitionTime"] = time
+    return bool(found != before)
