@@ -10,7 +10,7 @@ from sliceworks.kube.sender import Sender, close_stream
 from sliceworks.kube.well_known import POD, SERVICE_ACCOUNT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from sliceworks.kube.options import DeleteOptions, LogOptions, WriteOptions
     from sliceworks.kube.resources import Object, Resource
@@ -57,7 +57,7 @@ class Actions(Sender):
         response = await self.exchange(requests.log(POD, pod, namespace, **options))
         return response.body.decode(errors="replace")
 
-    async def follow_logs(self, pod: str, namespace: str, **options: Unpack[LogOptions]) -> AsyncIterator[bytes]:
+    async def follow_logs(self, pod: str, namespace: str, **options: Unpack[LogOptions]) -> AsyncGenerator[bytes, None]:
         """What a container writes, in pieces, until it ends."""
         response = await self.exchange(requests.log(POD, pod, namespace, follow=True, **options), stream=True)
         if response.stream is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -16,7 +17,7 @@ from sliceworks.kube.watching import batches
 from sliceworks.kube.well_known import well_known
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from sliceworks.kube.backoff import Retry
     from sliceworks.kube.options import DeleteOptions, ListOptions, PatchOptions, WriteOptions
@@ -180,7 +181,7 @@ class Client(Actions):
 
     async def each(
         self, resource: Resource, namespace: str | None = None, *, chunk: int = CHUNK, **options: Unpack[ListOptions]
-    ) -> AsyncIterator[Object]:
+    ) -> AsyncGenerator[Object, None]:
         """Every object of a list, read in chunks as they are needed; none is given twice when the list has to be read anew."""
         seen: set[str] = set()
         part = await self.list(resource, namespace, **_first_chunk(options, chunk))
@@ -197,22 +198,29 @@ class Client(Actions):
             except (Expired, Gone):
                 part = await self.list(resource, namespace, **options)
 
-    async def watch(self, resource: Resource, namespace: str | None = None, **options: Unpack[ListOptions]) -> AsyncIterator[Event]:
-        """The changes of a collection, one by one, until the server ends the watch. An ERROR is raised."""
-        async for batch in self.watch_batches(resource, namespace, **options):
-            for event in batch:
-                yield event
+    async def watch(
+        self, resource: Resource, namespace: str | None = None, **options: Unpack[ListOptions]
+    ) -> AsyncGenerator[Event, None]:
+        """The changes of a collection, one by one, until the server ends the watch. An ERROR is raised.
+
+        Whoever leaves early closes it: `async with aclosing(client.watch(...)) as events`.
+        """
+        async with aclosing(self.watch_batches(resource, namespace, **options)) as arriving:
+            async for batch in arriving:
+                for event in batch:
+                    yield event
 
     async def watch_batches(
         self, resource: Resource, namespace: str | None = None, **options: Unpack[ListOptions]
-    ) -> AsyncIterator[Batch]:
+    ) -> AsyncGenerator[Batch, None]:
         """The changes of a collection as they arrive: all that came in one piece, together."""
         response = await self.exchange(requests.watch(resource, namespace, **options), stream=True)
         if response.stream is None:
             return
         try:
-            async for batch in batches(response.stream):
-                yield batch
+            async with aclosing(batches(response.stream)) as arriving:
+                async for batch in arriving:
+                    yield batch
         finally:
             await close_stream(response.stream)
 

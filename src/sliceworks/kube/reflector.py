@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -105,12 +106,13 @@ class Reflector:
             }
         )
         changed = self._sink.changed
-        async for batch in self._client.watch_batches(where.resource, where.namespace or None, **options):
-            self.error = None
-            for kind, obj in batch:
-                if kind != "BOOKMARK":
-                    changed(kind, obj)
-                self.resource_version = obj["metadata"]["resourceVersion"]
+        async with aclosing(self._client.watch_batches(where.resource, where.namespace or None, **options)) as arriving:
+            async for batch in arriving:
+                self.error = None
+                for kind, obj in batch:
+                    if kind != "BOOKMARK":
+                        changed(kind, obj)
+                    self.resource_version = obj["metadata"]["resourceVersion"]
 
     def _lost(self, error: SliceworksError) -> None:
         if self._unlisted:

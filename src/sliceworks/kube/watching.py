@@ -10,7 +10,7 @@ from sliceworks.base.errors import ApiError, Unreachable, from_status
 from sliceworks.kube.decoding import without_collector
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from sliceworks.kube.resources import Object
 
@@ -25,7 +25,7 @@ class Event(NamedTuple):
 Batch: TypeAlias = list[Event]
 
 
-async def batches(stream: AsyncIterator[bytes]) -> AsyncIterator[Batch]:
+async def batches(stream: AsyncIterator[bytes]) -> AsyncGenerator[Batch, None]:
     """Events as they arrive, all of one piece together. What came before an ERROR is given before it is raised."""
     rest = b""
     async for piece in stream:
