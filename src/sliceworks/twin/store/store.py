@@ -39,6 +39,8 @@ class Store:
         self.broken: Callable[[Exception], None] = lambda _: None
         if journal is not None:
             self._load(journal)
+        self.announced = self.revision
+        """The newest revision that others may know of."""
 
     def _load(self, journal: Journal) -> None:
         for resource, revision in journal.compactions().items():
@@ -96,6 +98,7 @@ class Store:
     def _record(self, change: Change) -> None:
         left = self._bucket(change.resource).record(change)
         if self._journal is None:
+            self.announced = change.revision
             self._announce(change)
             return
         self._left += left
@@ -120,6 +123,7 @@ class Store:
             self.broken(error)
             return
         settled.set_result(None)
+        self.announced = changes[-1].revision
         for change in changes:
             self._announce(change)
 

@@ -1,0 +1,192 @@
+"""The API as one function from request to response: who asks, may they, and who answers.
+
+Everything a client can do wrong ends as an ApiError and is answered with its Status. Nothing of a request is logged but its method,
+its path without the query, and the answer's status.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import orjson
+
+from sliceworks.base.errors import ApiError, InternalError, MethodNotAllowed, NotFound, RequestEntityTooLarge
+from sliceworks.kube.transport import Request, Response
+from sliceworks.twin.api import media, watching
+from sliceworks.twin.api.calls import Call
+from sliceworks.twin.api.core import unknown_path
+from sliceworks.twin.api.discovery import Discovery
+from sliceworks.twin.api.openapi import OpenApi
+from sliceworks.twin.api.paths import Target, parse
+from sliceworks.twin.api.reviews import Reviews
+from sliceworks.twin.auth.impersonation import impersonated
+from sliceworks.twin.auth.rules import Attributes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sliceworks.twin.api.core import Core
+    from sliceworks.twin.auth.identity import User
+    from sliceworks.twin.auth.tokens import Authenticator
+
+log = logging.getLogger("sliceworks.twin.api")
+
+LARGEST_BODY = 3 * 1024 * 1024
+VERSION = {
+    "major": "1",
+    "minor": "35",
+    "emulationMajor": "1",
+    "emulationMinor": "35",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "34",
+    "gitVersion": "v1.35.4+sliceworks",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "",
+}
+_HEALTH = {"healthz", "livez", "readyz"}
+
+
+class Api:
+    """Answers requests. `handle` never raises but for cancellation."""
+
+    def __init__(self, core: Core, authenticator: Authenticator) -> None:
+        self.core = core
+        self._authenticator = authenticator
+        self._discovery = Discovery(core.registry, VERSION)
+        self._openapi = OpenApi(core.customs)
+        self._reviews = Reviews(core, authenticator)
+        self.debug: dict[str, Callable[[Request], Awaitable[Response]]] = {}
+
+    async def handle(self, request: Request, certificate: User | None = None) -> Response:
+        try:
+            return await self._handle(request, certificate)
+        except ApiError as error:
+            return media.error_response(error)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return media.error_response(InternalError("Internal error occurred: the twin's log says more"))
+
+    async def _handle(self, request: Request, certificate: User | None) -> Response:
+        user = self._authenticator.authenticate(request.headers, certificate)
+        if "impersonate-user" in request.headers or any(name.startswith("impersonate-") for name in request.headers):
+            user = impersonated(self.core.rbac, user, request.headers)
+        params = _params(request)
+        target = parse(request.method, request.path, watch=params.get("watch", [""])[0] in {"1", "true"})
+        self._authorize(user, target)
+        if len(request.body) > LARGEST_BODY:
+            raise RequestEntityTooLarge(f"Request entity too large: limit is {LARGEST_BODY}")
+        if not target.resource:
+            return await self._outside(request, target)
+        found = self.core.registry.find(target.group, target.version, target.resource)
+        if found is None:
+            raise unknown_path()
+        form = media.accepted(request.headers, streamed=target.verb in {"list", "watch"})
+        call = Call(request, target, user, *found, params, form)
+        if found[1].deprecation:
+            call.warnings.append(found[1].deprecation)
+        return await self._route(call)
+
+    def _authorize(self, user: User, target: Target) -> None:
+        self.core.rbac.require(
+            Attributes(
+                user=user,
+                verb=target.verb,
+                group=target.group,
+                version=target.version,
+                resource=target.resource,
+                subresource=target.subresource,
+                namespace=target.namespace,
+                name=target.name,
+                path="" if target.resource else target.path,
+            )
+        )
+
+    async def _route(self, call: Call) -> Response:
+        target, core = call.target, self.core
+        if target.namespace and not call.resource.namespaced and call.resource.key != "/namespaces":
+            raise unknown_path()
+        if target.subresource:
+            return await core.subresources.handle(call)
+        if self._reviews.answers(call):
+            return await self._reviews.handle(call)
+        verb = target.verb
+        if verb not in call.version.verbs or (call.resource.namespaced and not target.namespace and verb not in {"list", "watch"}):
+            raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
+        if verb == "watch":
+            return await watching.watch(core, call)
+        if (verb == "create" and target.name) or (verb in {"update", "patch"} and not target.name):
+            raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
+        if verb == "get":
+            return await core.reader.get(call)
+        if verb == "list":
+            return await core.reader.list_objects(call)
+        if verb == "delete":
+            return await core.deleter.delete(call)
+        if verb == "deletecollection":
+            return await core.deleter.delete_collection(call)
+        handler: Callable[[Call], Awaitable[Response]] = getattr(core.writer, verb)
+        return await handler(call)
+
+    async def _outside(self, request: Request, target: Target) -> Response:
+        """Paths that are no resources: discovery, OpenAPI, version and health."""
+        path = request.path.strip("/")
+        if path in self.debug:
+            return await self.debug[path](request)
+        if request.method not in {"GET", "HEAD"}:
+            raise (
+                unknown_path()
+                if not path.startswith("api")
+                else MethodNotAllowed("the server does not allow this method on the requested resource", details={})
+            )
+        head = path.partition("/")[0]
+        if head in _HEALTH:
+            return Response(200, {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}, b"ok")
+        if path == "version":
+            return media.json_response(200, self._discovery.version)
+        if path == "openapi/v3":
+            return media.json_response(200, self._openapi.index())
+        if path.startswith("openapi/v3/"):
+            return self._openapi_document(path.removeprefix("openapi/v3/"))
+        if head in {"api", "apis"}:
+            return self._discover(request, path)
+        if not path:
+            return media.json_response(200, orjson.dumps({"paths": self._root()}))
+        raise unknown_path()
+
+    def _discover(self, request: Request, path: str) -> Response:
+        accept = request.headers.get("accept", "")
+        if path in {"api", "apis"} and "as=APIGroupDiscoveryList" in accept and "v=v2" in accept.replace("v=v2beta1", ""):
+            body = self._discovery.document(f"{path}?aggregated")
+            assert body is not None
+            kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            return Response(200, {"content-type": kind, "vary": "Accept"}, body)
+        media.accepted(request.headers)
+        document = self._discovery.document(path)
+        if document is None:
+            raise unknown_path()
+        return media.json_response(200, document)
+
+    def _openapi_document(self, path: str) -> Response:
+        document = self._openapi.document(path)
+        if document is None:
+            raise NotFound("the server could not find the requested resource", details={})
+        return Response(200, {"content-type": "application/json", "etag": self._openapi.etag(path), "vary": "Accept"}, document)
+
+    def _root(self) -> list[str]:
+        paths = ["/api", "/api/v1", "/apis"]
+        for group, versions in self.core.registry.versions().items():
+            if group:
+                paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
+        return sorted([*paths, "/healthz", "/livez", "/readyz", "/openapi/v3", "/version"])
+
+
+def _params(request: Request) -> dict[str, list[str]]:
+    params: dict[str, list[str]] = {}
+    for name, value in request.query:
+        params.setdefault(name, []).append(value)
+    return params

@@ -1,0 +1,97 @@
+"""One request on its way through the API: who asks, for what, with which options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sliceworks.base.errors import BadRequest
+from sliceworks.schemas.field_errors import FieldError, invalid, not_supported, refusal
+
+if TYPE_CHECKING:
+    from sliceworks.kube.transport import Request
+    from sliceworks.twin.admission.context import Admission
+    from sliceworks.twin.api.media import Form
+    from sliceworks.twin.api.paths import Target
+    from sliceworks.twin.api.resources import Resource, Version
+    from sliceworks.twin.auth.identity import User
+
+_FALSE = {"0", "f", "F", "FALSE", "false", "False", ""}
+_LONGEST_MANAGER = 128
+
+
+@dataclass(slots=True)
+class Call:
+    """A request to a resource, found and permitted."""
+
+    request: Request
+    target: Target
+    user: User
+    resource: Resource
+    version: Version
+    params: dict[str, list[str]]
+    form: Form
+    warnings: list[str] = field(default_factory=list)
+    admission: Admission | None = None
+
+    @property
+    def namespace(self) -> str:
+        return self.target.namespace if self.resource.namespaced else ""
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    @property
+    def api_version(self) -> str:
+        return self.resource.api_version(self.version.name)
+
+    def param(self, name: str, default: str = "") -> str:
+        values = self.params.get(name)
+        return values[0] if values else default
+
+    def flag(self, name: str) -> bool:
+        """A boolean option: anything is true that Go does not read as false."""
+        return self.param(name) not in _FALSE
+
+    def number(self, name: str) -> int | None:
+        """A whole-number option."""
+        text = self.param(name, "")
+        if not text:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+    @property
+    def dry_run(self) -> bool:
+        return bool(self.params.get("dryRun"))
+
+    @property
+    def manager(self) -> str:
+        """Who will own what this call changes: the fieldManager option, or the client's own name."""
+        given = self.param("fieldManager")
+        if given:
+            return given
+        return self.request.headers.get("user-agent", "").split("/", 1)[0][:_LONGEST_MANAGER] or "unknown"
+
+
+def check_write_options(call: Call, kind: str, *, force_allowed: bool = True) -> None:
+    """Refuse options that make no sense, as the real server words it."""
+    errors: list[FieldError] = []
+    dry = call.params.get("dryRun", [])
+    if dry and set(dry) != {"All"}:
+        errors.append(not_supported("dryRun", dry, ["All"]))
+    validation = call.param("fieldValidation")
+    if validation not in {"", "Ignore", "Strict", "Warn"}:
+        errors.append(not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
+    manager = call.param("fieldManager")
+    if len(manager) > _LONGEST_MANAGER:
+        errors.append(FieldError("FieldValueTooLong", "fieldManager", None, f"may not be more than {_LONGEST_MANAGER} bytes"))
+    if not manager.isprintable():
+        errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
+    if not force_allowed and call.params.get("force"):
+        errors.append(FieldError("FieldValueForbidden", "force", None, "may not be specified for non-apply patch"))
+    if errors:
+        raise refusal("meta.k8s.io", kind, "", errors)

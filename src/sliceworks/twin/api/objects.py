@@ -1,0 +1,130 @@
+"""Objects on their way in: decoded, defaulted and validated by their schema, and converted between versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base.errors import BadRequest
+from sliceworks.schemas import builtins, structural
+from sliceworks.schemas.field_errors import FieldError, refusal
+from sliceworks.twin.api import conversions, media
+
+if TYPE_CHECKING:
+    from sliceworks.twin.api.calls import Call
+    from sliceworks.twin.api.resources import Resource, Version
+
+Obj = dict[str, Any]
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+def check_kind(call: Call, obj: Obj) -> None:
+    """The body must say what the URL says, or nothing."""
+    kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    if kind in (None, "") and api_version in (None, ""):
+        if call.resource.custom:
+            raise BadRequest(
+                f"the object provided is unrecognized (must be of type {call.resource.kind}): Object 'Kind' is missing in "
+                f"'{orjson.dumps(obj).decode()[:200]}'"
+            )
+    elif not isinstance(kind, str) or not isinstance(api_version, str):
+        shown = "kind" if not isinstance(kind, str) else "apiVersion"
+        raise BadRequest(f"couldn't get version/kind; json parse error: {shown} must be text")
+    elif (kind or call.resource.kind) != call.resource.kind or (api_version or call.api_version) != call.api_version:
+        version = (api_version or call.api_version).rpartition("/")[2]
+        why = f'no kind "{kind}" is registered for version "{api_version}"'
+        if call.resource.custom:
+            raise BadRequest(
+                f"the API version in the data ({api_version}) does not match the expected API version ({call.api_version})"
+                if api_version != call.api_version
+                else f'{kind} in version "{version}" cannot be handled as a {call.resource.kind}: {why}'
+            )
+        raise BadRequest(f'{kind} in version "{version}" cannot be handled as a {call.resource.kind}: {why}')
+    obj["kind"], obj["apiVersion"] = call.resource.kind, call.api_version
+
+
+def read(call: Call) -> tuple[Obj, list[str]]:
+    """The body of a call as an object, and the fields that it gives twice."""
+    kind = media.content_type(call.request.headers)
+    return media.read_object(call.request.body, kind, call.resource.kind, custom=call.resource.custom)
+
+
+def decode(call: Call, obj: Obj, twice: list[str]) -> Obj:
+    """Read an object by its schema and fill its defaults. Unknown and doubled fields are refused, warned of or let go, as asked."""
+    return completed(call, decode_only(call, obj, twice))
+
+
+def decode_only(call: Call, obj: Obj, twice: list[str]) -> Obj:
+    """Read an object by its schema and leave its defaults out."""
+    check_kind(call, obj)
+    schema = call.version.schema()
+    unknown: list[str] = []
+    try:
+        if call.resource.custom:
+            _decode_metadata(obj, unknown)
+            structural.prune(schema, obj, unknown)
+        else:
+            obj = structural.decode(schema, obj, unknown)
+    except structural.TypeMismatch as error:
+        kind = call.resource.kind
+        raise BadRequest(f'{kind} in version "{call.version.name}" cannot be handled as a {kind}: {error}') from error
+    _report(call, [f'unknown field "{path}"' for path in unknown] + twice)
+    return ordered(obj)
+
+
+def completed(call: Call, obj: Obj) -> Obj:
+    """Fill defaults."""
+    structural.set_defaults(call.version.schema(), obj)
+    return obj
+
+
+def _decode_metadata(obj: Obj, unknown: list[str]) -> None:
+    metadata = obj.get("metadata")
+    if metadata is None:
+        obj["metadata"] = {}
+        return
+    found: list[str] = []
+    obj["metadata"] = structural.decode(builtins.catalogue().component(_META), metadata, found)
+    unknown.extend(f"metadata.{path}" for path in found)
+
+
+def _report(call: Call, problems: list[str]) -> None:
+    if not problems:
+        return
+    validation = call.param("fieldValidation") or "Warn"
+    if validation == "Strict":
+        kind = call.resource.kind
+        prefix = f'{kind} in version "{call.version.name}" cannot be handled as a {kind}: ' if not call.resource.custom else ""
+        raise BadRequest(f"{prefix}strict decoding error: {', '.join(problems)}")
+    if validation == "Warn":
+        call.warnings.extend(problems)
+
+
+def ordered(obj: Obj) -> Obj:
+    """Kind, version and metadata first: the order in which every object is stored and sent."""
+    metadata = obj.get("metadata")
+    rest = {key: value for key, value in obj.items() if key not in {"kind", "apiVersion", "metadata"}}
+    return {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": metadata if metadata is not None else {}, **rest}
+
+
+def refuse(call: Call, name: str, errors: list[FieldError]) -> None:
+    """Raise the 422 that carries these errors, if there are any."""
+    if errors:
+        raise refusal(call.resource.group, call.resource.kind, name, errors)
+
+
+def stored(resource: Resource, version: Version, obj: Obj) -> Obj:
+    """The object as it is kept."""
+    return conversions.to_storage(resource, obj) if needs_conversion(resource, version) else obj
+
+
+def served(resource: Resource, version: Version, data: bytes) -> Obj:
+    """A stored object in the version that a client asked for."""
+    obj: Obj = orjson.loads(data)
+    return conversions.from_storage(resource, obj, version.name) if needs_conversion(resource, version) else obj
+
+
+def needs_conversion(resource: Resource, version: Version) -> bool:
+    """Whether stored bytes differ from what this version shows."""
+    return version.name != resource.storage_version or resource.stored_as != resource.key

@@ -1,0 +1,106 @@
+"""The five kinds of patch: read from a request, and carried out on an object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.base.errors import BadRequest, UnsupportedMediaType
+from sliceworks.schemas import managed, patches
+from sliceworks.schemas.field_errors import refusal, required
+from sliceworks.twin.api import media, objects
+
+if TYPE_CHECKING:
+    from sliceworks.twin.api.calls import Call
+
+Obj = dict[str, Any]
+_JSON_PATCH, _MERGE, _STRATEGIC, _APPLY = media.PATCH_TYPES[:4]
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch as it came: its type and its decoded body."""
+
+    type: str
+    body: Any
+    twice: list[str]
+
+    @property
+    def apply(self) -> bool:
+        return self.type == _APPLY
+
+
+def read_patch(call: Call) -> Patch:
+    kind = media.content_type(call.request.headers)
+    offered = [_JSON_PATCH, _MERGE, _APPLY] if call.resource.custom else [_JSON_PATCH, _MERGE, _STRATEGIC, _APPLY]
+    if kind not in offered:
+        raise UnsupportedMediaType(
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(offered)}"
+        )
+    if kind == _APPLY:
+        body, twice = media.read_yaml(call.request.body, "")
+        if not call.param("fieldManager"):
+            raise refusal("meta.k8s.io", "PatchOptions", "", [required("fieldManager", "is required for apply patch")])
+    else:
+        body, twice = _read_json(call.request.body)
+    return Patch(kind, body, twice)
+
+
+def _read_json(body: bytes) -> tuple[Any, list[str]]:
+    try:
+        return media.read_json(body, "")
+    except BadRequest as error:
+        raise BadRequest(f"error decoding patch: {error.message}") from error
+
+
+def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
+    """The object after the patch, decoded and defaulted. Without an old object only apply can make one."""
+    if patch.apply:
+        return _apply(call, patch, old)
+    assert old is not None
+    if patch.type == _JSON_PATCH:
+        new = patches.json_patch(old, patch.body)
+    elif patch.type == _MERGE:
+        new = patches.merge_patch(old, patch.body)
+    else:
+        new = patches.strategic_merge(old, patch.body, call.version.schema())
+    if not isinstance(new, dict):
+        raise BadRequest("the patch leaves no object")
+    if not isinstance(new.get("metadata"), dict):
+        new["metadata"] = {}
+    return objects.decode(call, new, patch.twice)
+
+
+def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:
+    applied = patch.body
+    if not isinstance(applied, dict):
+        raise BadRequest("error decoding YAML: the patch is no object")
+    applied.setdefault("metadata", {})
+    _check_applied(call, applied)
+    # Decoding a copy reports unknown fields and wrong types before anything is merged; defaults must not count as applied.
+    applied = objects.decode_only(call, applied, patch.twice)
+    metadata = applied["metadata"]
+    metadata.setdefault("name", call.name)
+    if call.resource.namespaced:
+        metadata.setdefault("namespace", call.namespace)
+    strategy = call.resource.strategy
+    reset: Obj = {"f:status": {}} if strategy.has_status and not call.target.subresource else {}
+    if call.target.subresource == "status":
+        reset = {"f:spec": {}}
+    merged = managed.apply(
+        old, applied, call.version.schema(), manager=call.param("fieldManager"), force=call.flag("force"),
+        subresource=call.target.subresource, api_version=call.api_version, now=clock.timestamp(), reset_fields=reset,
+    )  # fmt: skip
+    return objects.completed(call, merged)
+
+
+def _check_applied(call: Call, applied: Obj) -> None:
+    metadata = applied["metadata"]
+    if not isinstance(metadata, dict):
+        raise BadRequest("metadata must be an object")
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if name not in (None, "") and name != call.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+    if namespace not in (None, "") and namespace != call.namespace:
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")

@@ -1,0 +1,227 @@
+"""What kube-apiserver writes into a new or changed object before it validates it, kind by kind."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.base import quantity as quantities
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sliceworks.twin.api.strategies import ClusterView
+
+Obj = dict[str, Any]
+
+SERVICE_NETWORK = IPv4Network("10.96.0.0/16")
+_NODE_PORTS = range(30_000, 32_768)
+
+
+def _namespace(obj: Obj, cluster: ClusterView) -> None:
+    name = obj["metadata"].get("name")
+    if name:
+        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+    finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+    obj["status"] = {"phase": "Active"}
+
+
+def _keep_namespace(new: Obj, old: Obj, cluster: ClusterView) -> None:
+    new["spec"] = old.get("spec", {})
+    new["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", new["metadata"]["name"])
+
+
+def _pod(obj: Obj, cluster: ClusterView) -> None:
+    spec = obj.get("spec") or {}
+    status: Obj = {"phase": "Pending", "qosClass": qos_secret(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": None,
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+    obj["status"] = status
+
+
+def qos_secret(spec: Obj) -> str:
+    """Guaranteed, Burstable or BestEffort, from the containers' CPU and memory."""
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    asked = False
+    guaranteed = True
+    for container in containers:
+        resources = container.get("resources") or {}
+        requests, limits = _counted(resources.get("requests")), _counted(resources.get("limits"))
+        asked = asked or bool(requests or limits)
+        if set(limits) != {"cpu", "memory"} or (requests and requests != limits):
+            guaranteed = False
+    if not asked:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _counted(resources: Obj | None) -> dict[str, Any]:
+    counted: dict[str, Any] = {}
+    for name in ("cpu", "memory"):
+        value = (resources or {}).get(name)
+        if value is not None:
+            try:
+                amount = quantities.parse(value)
+            except ValueError:
+                continue
+            if amount:
+                counted[name] = amount
+    return counted
+
+
+def _service(obj: Obj, cluster: ClusterView) -> None:
+    obj["status"] = {"loadBalancer": {}}
+    spec = obj.setdefault("spec", {})
+    if spec.get("type", "ClusterIP") == "ExternalName":
+        return
+    _allocate_address(spec, cluster)
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    _allocate_ports(spec, cluster)
+
+
+def _allocate_address(spec: Obj, cluster: ClusterView) -> None:
+    if not spec.get("clusterIP"):
+        taken = {service.get("spec", {}).get("clusterIP") for service in cluster.list("/services")}
+        random = clock.randomness()
+        size = SERVICE_NETWORK.num_addresses
+        while True:
+            address = str(SERVICE_NETWORK[random.randrange(10, size - 1)])
+            if address not in taken:
+                break
+        spec["clusterIP"] = address
+    if spec["clusterIP"] != "None" or "clusterIPs" not in spec:
+        spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def _allocate_ports(spec: Obj, cluster: ClusterView) -> None:
+    if spec.get("type") not in {"NodePort", "LoadBalancer"}:
+        return
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+        if not spec["allocateLoadBalancerNodePorts"]:
+            return
+    spec.setdefault("externalTrafficPolicy", "Cluster")
+    taken = {port.get("nodePort") for service in cluster.list("/services") for port in service.get("spec", {}).get("ports", ())}
+    random = clock.randomness()
+    for port in spec.get("ports") or ():
+        while not port.get("nodePort"):
+            number = random.choice(_NODE_PORTS)
+            if number not in taken:
+                port["nodePort"] = number
+                taken.add(number)
+
+
+def _change_service(new: Obj, old: Obj, cluster: ClusterView) -> None:
+    spec, before = new.setdefault("spec", {}), old.get("spec", {})
+    if spec.get("type") == "ExternalName":
+        if before.get("type") != "ExternalName":
+            for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+                spec.pop(field, None)
+        return
+    if before.get("type") != "ExternalName":
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+            if field in before and not spec.get(field):
+                spec[field] = before[field]
+        if spec.get("type") in {"NodePort", "LoadBalancer"}:
+            _keep_ports(spec, before)
+    _allocate_address(spec, cluster)
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    _allocate_ports(spec, cluster)
+
+
+def _keep_ports(spec: Obj, before: Obj) -> None:
+    known = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in before.get("ports") or ()}
+    for port in spec.get("ports") or ():
+        kept = known.get((port.get("protocol"), port.get("port")))
+        if kept and not port.get("nodePort"):
+            port["nodePort"] = kept
+
+
+def _job(obj: Obj, cluster: ClusterView) -> None:
+    obj["status"] = {}
+    spec = obj.setdefault("spec", {})
+    if spec.get("manualSelector"):
+        return
+    template = spec.setdefault("template", {}).setdefault("metadata", {})
+    labels = template.setdefault("labels", {})
+    uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
+    labels.update(
+        {
+            "controller-uid": uid,
+            "job-name": name,
+            "batch.kubernetes.io/controller-uid": uid,
+            "batch.kubernetes.io/job-name": name,
+        }
+    )
+    selector = spec.setdefault("selector", {})
+    selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
+
+
+def _status(value: Obj) -> Callable[[Obj, ClusterView], None]:
+    def prepare(obj: Obj, cluster: ClusterView) -> None:
+        obj["status"] = dict(value)
+
+    return prepare
+
+
+def _volume(obj: Obj, cluster: ClusterView) -> None:
+    obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": clock.timestamp()}
+
+
+def _secret(obj: Obj, cluster: ClusterView) -> None:
+    """Secrets take text in `stringData`, and give it back encoded."""
+    text = obj.pop("stringData", None)
+    if text:
+        import base64
+
+        data = obj.setdefault("data", {})
+        for key, value in text.items():
+            data[key] = base64.b64encode(value.encode()).decode()
+
+
+def _changed_secret(new: Obj, old: Obj, cluster: ClusterView) -> None:
+    _secret(new, cluster)
+
+
+CREATE: dict[str, Callable[[Obj, ClusterView], None]] = {
+    "/namespaces": _namespace,
+    "/pods": _pod,
+    "/services": _service,
+    "/secrets": _secret,
+    "batch/jobs": _job,
+    "/persistentvolumeclaims": _status({"phase": "Pending"}),
+    "/persistentvolumes": _volume,
+    "apps/deployments": _status({}),
+    "apps/replicasets": _status({"replicas": 0}),
+    "apps/statefulsets": _status({"replicas": 0, "availableReplicas": 0}),
+    "apps/daemonsets": _status(
+        {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0}
+    ),
+    "/replicationcontrollers": _status({"replicas": 0}),
+    "batch/cronjobs": _status({}),
+    "policy/poddisruptionbudgets": _status({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}),
+    "autoscaling/horizontalpodautoscalers": _status({"desiredReplicas": 0, "currentMetrics": None}),
+    "networking.k8s.io/ingresses": _status({"loadBalancer": {}}),
+    "/resourcequotas": _status({}),
+}
+UPDATE: dict[str, Callable[[Obj, Obj, ClusterView], None]] = {
+    "/namespaces": _keep_namespace,
+    "/services": _change_service,
+    "/secrets": _changed_secret,
+}

@@ -1,0 +1,335 @@
+"""What lies below an object and is not the object: scale, binding, eviction, tokens, finalize and logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base import clock
+from sliceworks.base.errors import BadRequest, Conflict, MethodNotAllowed, NotFound, TooManyRequests
+from sliceworks.kube.transport import Response
+from sliceworks.schemas import builtins, structural
+from sliceworks.schemas.field_errors import invalid, refusal
+from sliceworks.twin.api import media, objects
+from sliceworks.twin.api.calls import check_write_options
+from sliceworks.twin.api.deletes import options_from
+from sliceworks.twin.api.patching import read_patch
+from sliceworks.twin.api.writes import conflict, not_found
+from sliceworks.twin.auth.token_requests import token_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sliceworks.twin.api.calls import Call
+    from sliceworks.twin.api.core import Core
+    from sliceworks.twin.store.entries import Entry
+
+Obj = dict[str, Any]
+_TEXT = {"content-type": "text/plain"}
+_SCALE = "io.k8s.api.autoscaling.v1.Scale"
+
+
+def read_kind(call: Call, component: str, kind: str) -> Obj:
+    """A body of another kind than the object's, read by its schema."""
+    body, _ = media.read_object(call.request.body, media.content_type(call.request.headers), kind)
+    found = body.get("kind") or kind
+    if found != kind:
+        raise BadRequest(f'{found} in version "{body.get("apiVersion", "")}" cannot be handled as a {kind}')
+    try:
+        value: Obj = structural.decode(builtins.catalogue().component(component), body, [])
+    except structural.TypeMismatch as error:
+        raise BadRequest(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
+    structural.set_defaults(builtins.catalogue().component(component), value)
+    return value
+
+
+class Subresources:
+    """Answers requests below an object, by the name of the subresource."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def handle(self, call: Call) -> Response:
+        name, verb = call.target.subresource, call.target.verb
+        if call.target.deeper or name not in call.version.subresources:
+            raise self._unknown()
+        if verb not in call.version.subresources[name].verbs:
+            raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
+        if name in {"status", "ephemeralcontainers", "resize"}:
+            return await self._part(call)
+        special = getattr(self, f"_{name}", None)
+        if special is None:
+            raise BadRequest(f"{call.resource.plural}/{name} is not supported here")
+        response: Response = await special(call)
+        return response
+
+    def _unknown(self) -> Exception:
+        from sliceworks.twin.api.core import unknown_path
+
+        return unknown_path()
+
+    async def _part(self, call: Call) -> Response:
+        """Status and its likes: the whole object goes in and out, and only one part of it changes."""
+        writer = self._core.writer
+        if call.target.verb == "get":
+            return await self._core.reader.get(call)
+        return await (writer.update(call) if call.target.verb == "update" else writer.patch(call))
+
+    def _object(self, call: Call) -> Entry:
+        entry = self._core.store.get(call.resource.stored_as, call.namespace, call.name)
+        if entry is None:
+            raise not_found(call)
+        return entry
+
+    async def _finalize(self, call: Call) -> Response:
+        """A namespace's own finalizers, which only this path may change."""
+        check_write_options(call, "UpdateOptions")
+        body, twice = objects.read(call)
+        obj = objects.decode(call, body, twice)
+
+        def keep(new: Obj, old: Obj) -> None:
+            new["status"] = old.get("status")
+
+        entry = self._core.writer.replace(call, obj, self._object(call), keep=keep)
+        await self._core.store.settled()
+        return self._core.reader.answer(call, 200, entry)
+
+    async def _scale(self, call: Call) -> Response:
+        entry = self._object(call)
+        obj = objects.served(call.resource, call.version, entry.data)
+        paths = scale_paths(call)
+        if call.target.verb == "get":
+            await self._core.store.settled()
+            return media.json_response(200, orjson.dumps(_scale_of(call, obj, paths)), call.form)
+        check_write_options(call, "UpdateOptions")
+        scale = self._wanted_scale(call, obj, paths)
+        version = scale["metadata"].get("resourceVersion")
+        if version and version != obj["metadata"]["resourceVersion"]:
+            raise conflict(
+                call, call.name, "the object has been modified; please apply your changes to the latest version and try again"
+            )
+        replicas = (scale.get("spec") or {}).get("replicas", 0)
+        if replicas < 0:
+            raise refusal(
+                "autoscaling", "Scale", call.name, [invalid("spec.replicas", replicas, "must be greater than or equal to 0")]
+            )
+        _put(obj, paths[0], replicas)
+        written = self._core.writer.replace(_as_main(call), obj, entry)
+        await self._core.store.settled()
+        shown = objects.served(call.resource, call.version, written.data)
+        return media.json_response(200, orjson.dumps(_scale_of(call, shown, paths)), call.form, call.warnings)
+
+    def _wanted_scale(self, call: Call, obj: Obj, paths: tuple[str, str, str]) -> Obj:
+        if call.target.verb == "update":
+            scale = read_kind(call, _SCALE, "Scale")
+        else:
+            patch = read_patch(call)
+            scale = _patched_scale(call, _scale_of(call, obj, paths), patch.type, patch.body)
+        metadata = scale.setdefault("metadata", {})
+        name = metadata.get("name") or call.name
+        if name != call.name:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+        return scale
+
+    async def _binding(self, call: Call) -> Response:
+        """Put a pod on a node."""
+        binding = read_kind(call, "io.k8s.api.core.v1.Binding", "Binding")
+        node = (binding.get("target") or {}).get("name")
+        if not node:
+            raise refusal("", "Binding", call.name, [invalid("target.name", "", "must be specified")])
+        entry = self._object(call)
+        pod = objects.served(call.resource, call.version, entry.data)
+        if pod["metadata"].get("deletionTimestamp"):
+            raise conflict(call, call.name, f"pod {call.name} is being deleted, cannot be assigned to a host")
+        if pod["spec"].get("nodeName"):
+            raise conflict(call, call.name, f'pod {call.name} is already assigned to node "{pod["spec"]["nodeName"]}"')
+        if pod["spec"].get("schedulingGates"):
+            raise conflict(call, call.name, f"pod {call.name} has non-empty .spec.schedulingGates")
+        pod["spec"]["nodeName"] = node
+        pod["metadata"].setdefault("annotations", {}).update(binding.get("metadata", {}).get("annotations") or {})
+        if not pod["metadata"]["annotations"]:
+            del pod["metadata"]["annotations"]
+        _set_condition(pod, {"type": "PodScheduled", "status": "True", "lastProbeTime": None})
+        self._core.put(call.resource, call.namespace, call.name, pod, call.dry_run)
+        await self._core.store.settled()
+        return media.json_response(201, orjson.dumps(_success(201)), call.form)
+
+    async def _eviction(self, call: Call) -> Response:
+        """Delete a pod if its disruption budget allows."""
+        eviction = read_kind(call, "io.k8s.api.policy.v1.Eviction", "Eviction")
+        options = options_from(eviction.get("deleteOptions") or {})
+        entry = self._object(call)
+        pod = objects.served(call.resource, call.version, entry.data)
+        if not _unprotected(pod):
+            self._spend_budget(call, pod)
+        self._core.deleter.remove(_deleting(call), entry, options)
+        await self._core.store.settled()
+        return media.json_response(201, orjson.dumps(_success(201)), call.form)
+
+    def _spend_budget(self, call: Call, pod: Obj) -> None:
+        from sliceworks.kube.selectors import from_label_selector
+
+        budgets = [
+            budget
+            for budget in self._core.view.list("policy/poddisruptionbudgets", call.namespace)
+            if budget.get("spec", {}).get("selector") is not None
+            and from_label_selector(budget["spec"]["selector"]).matches(pod["metadata"].get("labels"))
+        ]
+        if not budgets:
+            return
+        if len(budgets) > 1:
+            raise Conflict(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                code=500, reason="InternalError",
+            )  # fmt: skip
+        budget = budgets[0]
+        name, status = budget["metadata"]["name"], budget.get("status") or {}
+        if status.get("disruptionsAllowed", 0) <= 0 or status.get("observedGeneration", 0) < budget["metadata"].get(
+            "generation", 0
+        ):
+            needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+            causes = [
+                {
+                    "reason": "DisruptionBudget",
+                    "message": f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently",
+                }
+            ]
+            raise TooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", details={"causes": causes})
+        budget["status"] = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1}
+        budget["status"].setdefault("disruptedPods", {})[call.name] = clock.timestamp()
+        resource = self._core.registry.by_key("policy/poddisruptionbudgets")
+        assert resource is not None
+        self._core.put(resource, call.namespace, name, budget, call.dry_run)
+
+    async def _token(self, call: Call) -> Response:
+        body = read_kind(call, "io.k8s.api.authentication.v1.TokenRequest", "TokenRequest")
+        answer = token_request(body, call.namespace, call.name, self._core.issuer, self._core.view.get)
+        return media.json_response(201, orjson.dumps(answer), call.form)
+
+    async def _log(self, call: Call) -> Response:
+        entry = self._object(call)
+        pod = objects.served(call.resource, call.version, entry.data)
+        container = _container(call, pod)
+        if not pod["spec"].get("nodeName"):
+            return Response(200, _TEXT)
+        if self._core.logs is None:
+            raise NotFound(f"the twin keeps no log of container {container} in pod {call.name}", details={})
+        return self._core.logs(call, pod, container)
+
+
+def _container(call: Call, pod: Obj) -> str:
+    spec = pod["spec"]
+    known = [item["name"] for field in ("containers", "initContainers", "ephemeralContainers") for item in spec.get(field) or ()]
+    asked = call.param("container")
+    if not asked:
+        names = [item["name"] for item in spec.get("containers") or ()]
+        if len(known) == 1:
+            return names[0]
+        default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
+        if default in known:
+            return str(default)
+        inits = [item["name"] for item in spec.get("initContainers") or ()]
+        text = f"a container name must be specified for pod {call.name}, choose one of: [{' '.join(names)}]"
+        raise BadRequest(text + (f" or one of the init containers: [{' '.join(inits)}]" if inits else ""))
+    if asked not in known:
+        raise BadRequest(f"container {asked} is not valid for pod {call.name}")
+    return asked
+
+
+def _unprotected(pod: Obj) -> bool:
+    status = pod.get("status") or {}
+    return status.get("phase") in {"Succeeded", "Failed", "Pending"} or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _deleting(call: Call) -> Call:
+    from dataclasses import replace
+
+    return replace(call, target=replace(call.target, subresource="", verb="delete"))
+
+
+def _as_main(call: Call) -> Call:
+    """The same call as if it had come to the object itself: scaling changes the spec."""
+    from dataclasses import replace
+
+    return replace(call, target=replace(call.target, verb="patch"))
+
+
+def _set_condition(obj: Obj, condition: Obj) -> None:
+    conditions = obj.setdefault("status", {}).setdefault("conditions", [])
+    condition["lastTransitionTime"] = clock.timestamp()
+    for index, found in enumerate(conditions):
+        if found["type"] == condition["type"]:
+            conditions[index] = condition
+            return
+    conditions.append(condition)
+
+
+def scale_paths(call: Call) -> tuple[str, str, str]:
+    """Where replicas, current replicas and the selector stand in the object."""
+    paths = call.version.scale_paths
+    return paths if paths is not None else (".spec.replicas", ".status.replicas", ".spec.selector")
+
+
+def _scale_of(call: Call, obj: Obj, paths: tuple[str, str, str]) -> Obj:
+    metadata = obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: Obj = {"replicas": _get(obj, paths[1]) or 0}
+    selector = _selector_text(_get(obj, paths[2])) if paths[2] else ""
+    if selector:
+        status["selector"] = selector
+    spec = {"replicas": _get(obj, paths[0])} if _get(obj, paths[0]) else {}
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {field: metadata[field] for field in kept if field in metadata},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def _selector_text(selector: Any) -> str:
+    if isinstance(selector, str) or not selector:
+        return str(selector or "")
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        selector = {"matchLabels": selector}
+    from sliceworks.kube.selectors import from_label_selector
+
+    return str(from_label_selector(selector))
+
+
+def _patched_scale(call: Call, scale: Obj, type_: str, patch: Any) -> Obj:
+    from sliceworks.schemas import patches
+
+    schema = builtins.catalogue().component(_SCALE)
+    operations: dict[str, Callable[[], Any]] = {
+        media.PATCH_TYPES[0]: lambda: patches.json_patch(scale, patch),
+        media.PATCH_TYPES[1]: lambda: patches.merge_patch(scale, patch),
+        media.PATCH_TYPES[2]: lambda: patches.strategic_merge(scale, patch, schema),
+        media.PATCH_TYPES[3]: lambda: patches.merge_patch(scale, patch),
+    }
+    patched = operations[type_]()
+    if not isinstance(patched, dict):
+        raise BadRequest("the patch leaves no object")
+    try:
+        decoded: Obj = structural.decode(schema, patched, [])
+    except structural.TypeMismatch as error:
+        raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {error}') from error
+    return decoded
+
+
+def _get(obj: Any, path: str) -> Any:
+    for part in path.strip(".").split("."):
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    return obj
+
+
+def _put(obj: Obj, path: str, value: Any) -> None:
+    *parents, last = path.strip(".").split(".")
+    for part in parents:
+        obj = obj.setdefault(part, {})
+    obj[last] = value
+
+
+def _success(code: int) -> Obj:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}

@@ -1,0 +1,330 @@
+"""Create, update and patch: the way of an object from a request into the store.
+
+Between reading the stored object and writing the new one there is no await, so no other request can come between.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base import clock, names
+from sliceworks.base.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from sliceworks.schemas import field_errors, managed, structural
+from sliceworks.schemas import rules as builtin_rules
+from sliceworks.twin.api import objects
+from sliceworks.twin.api.calls import check_write_options
+from sliceworks.twin.api.patching import apply_patch, read_patch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sliceworks.kube.transport import Response
+    from sliceworks.twin.api.calls import Call
+    from sliceworks.twin.api.core import Core
+    from sliceworks.twin.store.entries import Entry
+
+Obj = dict[str, Any]
+_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def not_found(call: Call, name: str = "") -> NotFound:
+    resource, name = call.resource, name or call.name
+    details = {"name": name, "group": resource.group, "kind": resource.plural}
+    return NotFound(f'{resource.qualified} "{name}" not found', details=_filled(details))
+
+
+def conflict(call: Call, name: str, why: str) -> Conflict:
+    resource = call.resource
+    details = {"name": name, "group": resource.group, "kind": resource.plural}
+    return Conflict(f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}', details=_filled(details))
+
+
+def _uid_differs(given: str, found: str) -> str:
+    return f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
+
+
+def _filled(details: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in details.items() if value}
+
+
+class Writer:
+    """Carries out what changes objects. Which part of the object a subresource may change is said by `keep`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def create(self, call: Call) -> Response:
+        check_write_options(call, "CreateOptions")
+        body, twice = objects.read(call)
+        obj = objects.decode(call, body, twice)
+        entry = self.insert(call, obj)
+        await self._core.store.settled()
+        return self._answer(call, 201, entry)
+
+    async def update(self, call: Call) -> Response:
+        check_write_options(call, "UpdateOptions")
+        body, twice = objects.read(call)
+        obj = objects.decode(call, body, twice)
+        self._check_name(call, obj)
+        current = self.current(call)
+        if current is None:
+            if not call.resource.strategy.create_on_update or call.target.subresource:
+                raise not_found(call)
+            if obj["metadata"].get("uid"):
+                raise conflict(call, call.name, _uid_differs(obj["metadata"]["uid"], ""))
+            self._core.authorize(call, verb="create")
+            entry, status = self.insert(call, obj), 201
+        else:
+            entry, status = self.replace(call, obj, current), 200
+        await self._core.store.settled()
+        return self._answer(call, status, entry)
+
+    async def patch(self, call: Call) -> Response:
+        patch = read_patch(call)
+        check_write_options(call, "PatchOptions", force_allowed=patch.apply)
+        current = self.current(call)
+        if current is None:
+            if not patch.apply or call.target.subresource:
+                raise not_found(call)
+            self._core.authorize(call, verb="create")
+            obj = apply_patch(call, patch, None)
+            entry, status = self.insert(call, obj, applied=True), 201
+        else:
+            old = objects.served(call.resource, call.version, current.data)
+            obj = apply_patch(call, patch, old)
+            self._check_patched(call, obj, current, old)
+            entry, status = self.replace(call, obj, current, applied=patch.apply), 200
+        await self._core.store.settled()
+        return self._answer(call, status, entry)
+
+    def current(self, call: Call) -> Entry | None:
+        return self._core.store.get(call.resource.stored_as, call.namespace, call.name)
+
+    def _check_name(self, call: Call, obj: Obj) -> None:
+        metadata = obj["metadata"]
+        name = metadata.get("name") or ""
+        if not name and call.resource.custom:
+            raise BadRequest("name must be provided")
+        if name and name != call.name:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+        self._check_namespace(call, metadata)
+        metadata.setdefault("name", call.name)
+
+    def _check_namespace(self, call: Call, metadata: Obj) -> None:
+        given = metadata.get("namespace") or ""
+        if call.resource.namespaced:
+            if given and given != call.namespace:
+                raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+            metadata["namespace"] = call.namespace
+        elif given:
+            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+
+    def _check_patched(self, call: Call, obj: Obj, current: Entry, old: Obj) -> None:
+        metadata = obj["metadata"]
+        name = metadata.get("name")
+        if name != call.name:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+        if call.resource.namespaced and metadata.get("namespace") != call.namespace:
+            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+        if metadata.get("uid") != old["metadata"].get("uid"):
+            raise conflict(call, call.name, _uid_differs(metadata.get("uid", ""), old["metadata"]["uid"]))
+
+    def insert(self, call: Call, obj: Obj, *, applied: bool = False) -> Entry:
+        """Bring a new object in. `applied`: server-side apply has settled the ownership of its fields already."""
+        resource, strategy, metadata = call.resource, call.resource.strategy, obj["metadata"]
+        self._check_namespace(call, metadata)
+        self._name(call, metadata)
+        if call.name and metadata.get("name") != call.name:
+            raise BadRequest(f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({call.name})")
+        if metadata.pop("resourceVersion", None):
+            raise BadRequest("resourceVersion should not be set on objects to be created")
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+            metadata.pop(field, None)
+        metadata["uid"] = clock.uid()
+        metadata["creationTimestamp"] = clock.timestamp()
+        if strategy.has_status and not strategy.status_on_create:
+            obj.pop("status", None)
+        if strategy.generation:
+            metadata["generation"] = 1
+        strategy.prepare_create(obj, self._core.view)
+        self._core.admit(call, "CREATE", obj, None)
+        name = metadata["name"]
+        objects.refuse(call, name, self._errors(call, obj, None))
+        self._core.judge(call, obj, None)
+        if self._core.store.get(resource.stored_as, call.namespace, name) is not None:
+            self._exists(call, name)
+        if not applied:
+            managed.update(
+                None, obj, call.version.schema(), manager=call.manager, subresource="", api_version=call.api_version,
+                now=clock.timestamp(), reset_fields=self._reset_fields(call),
+            )  # fmt: skip
+        return self._write(call, name, obj)
+
+    def _name(self, call: Call, metadata: Obj) -> None:
+        prefix = metadata.get("generateName")
+        if metadata.get("name") or not prefix:
+            return
+        for _ in range(8):
+            metadata["name"] = names.generate(prefix)
+            if self._core.store.get(call.resource.stored_as, call.namespace, metadata["name"]) is None:
+                return
+
+    def _exists(self, call: Call, name: str) -> None:
+        resource = call.resource
+        details = _filled({"name": name, "group": resource.group, "kind": resource.plural})
+        raise AlreadyExists(f'{resource.qualified} "{name}" already exists', details=details)
+
+    def replace(
+        self,
+        call: Call,
+        obj: Obj,
+        current: Entry,
+        *,
+        applied: bool = False,
+        keep: Callable[[Obj, Obj], None] | None = None,
+    ) -> Entry:
+        """Put a new state in the place of the current one. `keep` narrows what the change may touch."""
+        resource, strategy = call.resource, call.resource.strategy
+        old = objects.served(resource, call.version, current.data)
+        self._check_version(call, obj, old)
+        _carry_over(obj, old)
+        subresource = call.target.subresource
+        if keep is not None:
+            keep(obj, old)
+        elif subresource == "status":
+            self._keep_all_but_status(call, obj, old)
+        else:
+            if strategy.has_status:
+                _copy(old, obj, "status")
+            strategy.prepare_update(obj, old, self._core.view)
+            self._raise_generation(call, obj, old)
+        self._core.admit(call, "UPDATE", obj, old)
+        objects.refuse(call, call.name, self._errors(call, obj, old))
+        self._core.judge(call, obj, old)
+        if not applied:
+            managed.update(
+                old, obj, call.version.schema(), manager=call.manager, subresource=subresource, api_version=call.api_version,
+                now=clock.timestamp(), reset_fields=self._reset_fields(call),
+            )  # fmt: skip
+        obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        if obj == old:
+            return current
+        if self._finished(call, obj):
+            return self._core.remove(resource, call.namespace, call.name, objects.stored(resource, call.version, obj), call.dry_run)
+        return self._write(call, call.name, obj)
+
+    def _check_version(self, call: Call, obj: Obj, old: Obj) -> None:
+        given = obj["metadata"].get("resourceVersion") or ""
+        if given and not given.isdigit():
+            raise field_errors.refusal(
+                call.resource.group, call.resource.kind, call.name,
+                [field_errors.invalid("metadata.resourceVersion", given, f'strconv.ParseUint: parsing "{given}": invalid syntax')],
+            )  # fmt: skip
+        if given in {"", "0"} and not call.resource.strategy.unconditional_update and call.target.verb == "update":
+            raise field_errors.refusal(
+                call.resource.group, call.resource.kind, call.name,
+                [field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")],
+            )  # fmt: skip
+        uid = obj["metadata"].get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            raise conflict(call, call.name, _uid_differs(uid, old["metadata"]["uid"]))
+        if given not in {"", "0"} and given != old["metadata"]["resourceVersion"]:
+            raise conflict(call, call.name, _MODIFIED)
+
+    def _keep_all_but_status(self, call: Call, obj: Obj, old: Obj) -> None:
+        if call.resource.custom:
+            status, fields = obj.get("status"), obj["metadata"].get("managedFields")
+            obj.clear()
+            obj.update(orjson.loads(orjson.dumps(old)))
+            obj.pop("status", None)
+            if status is not None:
+                obj["status"] = status
+            obj["metadata"].pop("managedFields", None)
+            if fields is not None:
+                obj["metadata"]["managedFields"] = fields
+            return
+        for field in [key for key in old if key not in {"kind", "apiVersion", "metadata", "status"}]:
+            obj[field] = old[field]
+        for field in [key for key in obj if key not in old and key != "status"]:
+            del obj[field]
+        if call.resource.strategy.status_keeps_labels:
+            _copy(old["metadata"], obj["metadata"], "labels")
+        if call.resource.key == "/pods":
+            _copy(old["metadata"], obj["metadata"], "ownerReferences")
+
+    def _raise_generation(self, call: Call, obj: Obj, old: Obj) -> None:
+        strategy = call.resource.strategy
+        if not strategy.generation:
+            return
+        ignored = {"metadata", "status"} if strategy.has_status or not call.resource.custom else {"metadata"}
+        changed = any(obj.get(key) != old.get(key) for key in obj.keys() | old.keys() if key not in ignored)
+        if changed:
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def _errors(self, call: Call, obj: Obj, old: Obj | None) -> list[field_errors.FieldError]:
+        resource, metadata = call.resource, obj["metadata"]
+        errors: list[field_errors.FieldError] = []
+        if old is None:
+            errors += self._name_errors(call, metadata)
+        errors += builtin_rules.metadata_errors(metadata, "metadata")
+        if old is not None:
+            errors += builtin_rules.metadata_update_errors(metadata, old["metadata"], "metadata")
+        if resource.custom:
+            errors += structural.validate(call.version.schema(), obj, "", old=old, cel=self._core.cel)
+            return errors
+        errors += structural.validate(call.version.schema(), obj, "", old=old)
+        kind = f"{resource.group}/{resource.kind}"
+        if (check := builtin_rules.kind_checks().get(kind)) is not None:
+            errors += check(obj)
+        if old is not None and (update := builtin_rules.update_checks().get(kind)) is not None:
+            errors += update(obj, old)
+        return errors
+
+    def _name_errors(self, call: Call, metadata: Obj) -> list[field_errors.FieldError]:
+        name = metadata.get("name")
+        if not name:
+            return [field_errors.required("metadata.name", "name or generateName is required")]
+        return [field_errors.invalid("metadata.name", name, text) for text in call.resource.strategy.name_errors(name)]
+
+    def _reset_fields(self, call: Call) -> Obj:
+        """The fields that this endpoint never gives anyone: they are put back before ownership is written down."""
+        if not call.resource.strategy.has_status:
+            return {}
+        if call.target.subresource == "status":
+            return {"f:spec": {}} if not call.resource.custom else {"f:spec": {}, "f:metadata": {}}
+        return {"f:status": {}}
+
+    def _finished(self, call: Call, obj: Obj) -> bool:
+        metadata = obj["metadata"]
+        if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+            return False
+        if call.resource.key == "/namespaces":
+            return not obj.get("spec", {}).get("finalizers")
+        return not metadata.get("deletionGracePeriodSeconds")
+
+    def _write(self, call: Call, name: str, obj: Obj) -> Entry:
+        stored = objects.stored(call.resource, call.version, obj)
+        self._core.settle_charges(call)
+        return self._core.put(call.resource, call.namespace, name, stored, call.dry_run)
+
+    def _answer(self, call: Call, status: int, entry: Entry) -> Response:
+        return self._core.reader.answer(call, status, entry)
+
+
+def _carry_over(obj: Obj, old: Obj) -> None:
+    """Take from the stored object what no client may change, or what it left out."""
+    metadata, before = obj["metadata"], old["metadata"]
+    metadata["name"] = before["name"]
+    for field in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        if not metadata.get(field) and field in before:
+            metadata[field] = before[field]
+    _copy(before, metadata, "generation")
+
+
+def _copy(source: Obj, target: Obj, field: str) -> None:
+    if field in source:
+        target[field] = source[field]
+    else:
+        target.pop(field, None)

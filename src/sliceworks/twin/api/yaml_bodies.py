@@ -1,0 +1,68 @@
+"""YAML request bodies, read as the JSON that they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+_MOST_NODES = 200_000
+
+
+class YamlRefused(Exception):
+    """The text is no YAML, or none that JSON could say."""
+
+
+class _Loader(yaml.CSafeLoader):
+    """Dates stay text; keys given twice are noted."""
+
+    twice: list[str]
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    self.twice.append(key.value)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def decode(body: bytes) -> tuple[Any, list[str]]:
+    """The document, and the names of fields that it gives twice."""
+    try:
+        loader = _Loader(body)
+        loader.twice = []
+        try:
+            value = loader.get_single_data()
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
+        raise YamlRefused(" ".join(str(error).split())) from error
+    _check_json(value)
+    return value, loader.twice
+
+
+def _check_json(value: Any) -> None:
+    """Refuse what JSON cannot say, and aliases that would unfold without end."""
+    seen, stack = 0, [value]
+    while stack:
+        seen += 1
+        if seen > _MOST_NODES:
+            raise YamlRefused("document is too large once its aliases are unfolded")
+        node = stack.pop()
+        if isinstance(node, dict):
+            for key in node:
+                if not isinstance(key, str):
+                    raise YamlRefused(f"field names must be text, found {key!r}")
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+        elif not isinstance(node, str | int | float | bool | None):
+            raise YamlRefused(f"{type(node).__name__} values are not supported")

@@ -1,0 +1,87 @@
+"""What a new cluster holds before anyone asks for anything: namespaces, roles, priorities, and the API's own address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.twin.api.preparations import SERVICE_NETWORK
+from sliceworks.twin.auth import bootstrap as rbac
+
+if TYPE_CHECKING:
+    from sliceworks.twin.api.resources import Registry
+    from sliceworks.twin.store.store import Store
+
+Obj = dict[str, Any]
+_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_PRIORITIES = {
+    "system-node-critical": (2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
+    "system-cluster-critical": (2_000_000_000, "Used for system critical pods that must run in the cluster."),
+}
+
+
+def fill(store: Store, registry: Registry) -> None:
+    """Add what is missing; what is there already stays as it is."""
+    kinds = {(resource.group, resource.kind): resource for resource in registry}
+    for obj in [*_namespaces(), *rbac.policy(), *_priorities(), *_api_service()]:
+        group = obj["apiVersion"].rpartition("/")[0]
+        resource = kinds[group, obj["kind"]]
+        metadata = obj["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        if store.get(resource.stored_as, namespace, name) is None:
+            metadata |= {"uid": clock.uid(), "creationTimestamp": clock.timestamp()}
+            store.put(resource.stored_as, namespace, name, _ordered(obj))
+
+
+def _ordered(obj: Obj) -> Obj:
+    return {"kind": obj.pop("kind"), "apiVersion": obj.pop("apiVersion"), "metadata": obj.pop("metadata"), **obj}
+
+
+def _namespaces() -> list[Obj]:
+    return [
+        {
+            "kind": "Namespace",
+            "apiVersion": "v1",
+            "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+            "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Active"},
+        }
+        for name in _NAMESPACES
+    ]
+
+
+def _priorities() -> list[Obj]:
+    return [
+        {
+            "kind": "PriorityClass",
+            "apiVersion": "scheduling.k8s.io/v1",
+            "metadata": {"name": name, "generation": 1},
+            "value": value,
+            "description": text,
+            "preemptionPolicy": "PreemptLowerPriority",
+        }
+        for name, (value, text) in _PRIORITIES.items()
+    ]
+
+
+def _api_service() -> list[Obj]:
+    address = str(SERVICE_NETWORK[1])
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    return [
+        {
+            "kind": "Service",
+            "apiVersion": "v1",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
+            "spec": {
+                "type": "ClusterIP",
+                "clusterIP": address,
+                "clusterIPs": [address],
+                "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack",
+                "internalTrafficPolicy": "Cluster",
+                "sessionAffinity": "None",
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+            },
+            "status": {"loadBalancer": {}},
+        }
+    ]

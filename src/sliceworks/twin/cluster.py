@@ -1,0 +1,113 @@
+"""A whole cluster in this process: the store, the API and the controllers that keep it in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from sliceworks.kube.inprocess import InProcess
+from sliceworks.schemas import builtins
+from sliceworks.twin import bootstrap
+from sliceworks.twin.api.app import Api
+from sliceworks.twin.api.core import Core, StoreView
+from sliceworks.twin.api.customs import Customs
+from sliceworks.twin.api.definitions import DefinitionController
+from sliceworks.twin.api.kinds import strategy
+from sliceworks.twin.api.resources import Registry, Resource, Subresource, Version
+from sliceworks.twin.auth.jwt import Issuer
+from sliceworks.twin.auth.rbac import RESOURCES, Rbac
+from sliceworks.twin.auth.tokens import Authenticator, administrator, new_token
+from sliceworks.twin.controllers import controllers
+from sliceworks.twin.store.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sliceworks.twin.auth.identity import User
+    from sliceworks.twin.store.entries import Change
+
+
+def builtin_registry() -> Registry:
+    """Every built-in resource, with its versions folded together."""
+    catalogue = builtins.catalogue()
+    found: dict[tuple[str, str], Resource] = {}
+    for item in catalogue.resources:
+        version = Version(
+            item.version,
+            partial(catalogue.schema, item.group, item.version, item.kind),
+            {
+                below.name: Subresource(below.name, below.kind, below.verbs, below.group, below.version)
+                for below in item.subresources
+            },
+            item.verbs,
+        )
+        resource = found.get((item.group, item.plural))
+        if resource is not None:
+            resource.versions[item.version] = version
+            continue
+        key = f"{item.group}/{item.plural}"
+        found[item.group, item.plural] = Resource(
+            group=item.group,
+            kind=item.kind,
+            plural=item.plural,
+            singular=item.singular,
+            namespaced=item.namespaced,
+            versions={item.version: version},
+            storage_version=catalogue.storage_version(item.group),
+            strategy=strategy(key, has_status="status" in version.subresources),
+            short_names=item.short_names,
+            categories=item.categories,
+            stored_as="/events" if key == "events.k8s.io/events" else "",
+        )
+    registry = Registry()
+    for resource in found.values():
+        registry.add(resource)
+    return registry
+
+
+class Cluster:
+    """An embedded cluster. Use it as an async context manager: controllers run inside."""
+
+    def __init__(self, store: Store | None = None, *, token: str = "", key_file: Path | None = None, ca: str = "") -> None:
+        self.store = store or Store()
+        self.token = token or new_token()
+        registry = builtin_registry()
+        view = StoreView(self.store)
+        issuer = Issuer(key_file)
+        rbac = Rbac(view.list)
+        self.core = Core(self.store, registry, rbac, issuer)
+        self.core.customs = Customs(self.core)
+        self.api = Api(self.core, Authenticator({self.token: administrator()}, issuer, view.get))
+        self._ca = ca
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.store.subscribe(self._observe_roles)
+
+    def _observe_roles(self, change: Change) -> None:
+        if change.resource in RESOURCES:
+            self.core.rbac.observe(change.resource, change.namespace, change.name, None if change.type == "DELETED" else change.obj)
+
+    async def __aenter__(self) -> Self:
+        bootstrap.fill(self.store, self.core.registry)
+        self.core.customs.start()
+        runners = [DefinitionController(self.core).run(), *controllers(self.store, self.as_user, self._ca)]
+        self._tasks = [asyncio.create_task(runner) for runner in runners]
+        await self.store.settled()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.store.close_watches()
+        self.store.close()
+
+    def as_user(self, user: User) -> InProcess:
+        """A transport whose requests come from a user of this process' choosing."""
+        return InProcess(partial(self.api.handle, certificate=user))
+
+    def transport(self, token: str = "") -> InProcess:
+        """A transport that presents a token: the administrator's unless another is given."""
+        return InProcess(self.api.handle, token=token or self.token)

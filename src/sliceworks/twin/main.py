@@ -1,0 +1,109 @@
+"""The twin as a process: certificates, kubeconfig, the server, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError
+from sliceworks.kube import kubeconfig
+from sliceworks.kube.transport import Request, Response
+from sliceworks.twin.api.server import Server
+from sliceworks.twin.auth import certificates
+from sliceworks.twin.auth.tokens import new_token
+from sliceworks.twin.cluster import Cluster
+from sliceworks.twin.store.journal import Journal
+from sliceworks.twin.store.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class TwinOptions:
+    """How one twin is run. Everything it keeps is in `directory`."""
+
+    name: str
+    directory: Path
+    port: int = 0
+    memory: bool = False
+    speed: float = 1.0
+    host: str = "127.0.0.1"
+
+
+async def serve(options: TwinOptions) -> None:
+    """Run a twin until SIGTERM or SIGINT. `ready.json` appears once it answers, and is gone again when it does not."""
+    directory = options.directory
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ready = directory / "ready.json"
+    ready.unlink(missing_ok=True)
+    made = certificates.ensure(directory)
+    token = _token(directory / "token")
+    journal = None if options.memory else Journal(directory / "store.db")
+    stop = asyncio.Event()
+    store = Store(journal)
+    failures: list[Exception] = []
+
+    def broken(error: Exception) -> None:
+        failures.append(error)
+        stop.set()
+
+    store.broken = broken
+    ca = made.authority()
+    async with Cluster(store, token=token, key_file=directory / "service-accounts.pem", ca=ca) as cluster:
+        server = Server(cluster.api.handle)
+        try:
+            port = await server.start(options.host, options.port, certificates.server_context(made))
+        except OSError as error:
+            raise SliceworksError(
+                f"cannot listen on {options.host}:{options.port}: {error.strerror}", hint="choose another --port"
+            ) from error
+        _debug(cluster)
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        url = f"https://{host}:{port}"
+        config = kubeconfig.render(name=f"sliceworks-{options.name}", server=url, token=token, ca=ca.encode())
+        _write_private(directory / "kubeconfig", config.encode())
+        _write_private(ready, orjson.dumps({"pid": os.getpid(), "port": port, "url": url, "started": clock.timestamp()}))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await stop.wait()
+        ready.unlink(missing_ok=True)
+        await server.stop()
+    if failures:
+        raise SliceworksError(f"the store cannot be written: {failures[0]}", hint="free some disk space and start the twin again")
+
+
+def _token(file: Path) -> str:
+    """The administrator's token, made once for a twin."""
+    with contextlib.suppress(FileNotFoundError):
+        return file.read_text().strip()
+    token = new_token()
+    _write_private(file, token.encode())
+    return token
+
+
+def _write_private(file: Path, data: bytes) -> None:
+    """Write a file that nobody else may read, whole or not at all."""
+    temporary = file.with_name(file.name + ".new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
+    temporary.replace(file)
+
+
+def _debug(cluster: Cluster) -> None:
+    """Paths of the twin's own, for its administrator."""
+
+    async def compact(request: Request) -> Response:
+        cluster.store.compact()
+        return Response(200, {"content-type": "application/json"}, b"{}")
+
+    cluster.api.debug["debug/twin/compact"] = compact
