@@ -80,7 +80,7 @@ def _struct(schema: Schema) -> Decoder:
                         error.within(name, label)
                         raise
                     if len(unknown) != seen:
-                        _prefix(unknown, seen, key)
+                        prefix(unknown, seen, key)
                     if new is not item:
                         value[key] = new
                     if new or not omit:
@@ -108,7 +108,8 @@ def _wrong(value: Any, expected: type | None, go_type: str, struct: str, label: 
     return error
 
 
-def _prefix(unknown: list[str], start: int, key: str) -> None:
+def prefix(unknown: list[str], start: int, key: str) -> None:
+    """Puts a key (or an index in brackets) before the paths from `start` on."""
     for index in range(start, len(unknown)):
         below = unknown[index]
         unknown[index] = f"{key}{below}" if below[0] == "[" else f"{key}.{below}"
@@ -168,7 +169,7 @@ def _list(schema: Schema, go_type: str) -> Decoder:
             seen = len(unknown)
             new = below(_empty(element) if item is None else item, unknown)
             if len(unknown) != seen:
-                _prefix(unknown, seen, f"[{index}]")
+                prefix(unknown, seen, f"[{index}]")
             if new is not item:
                 value[index] = new
         return value
@@ -192,7 +193,7 @@ def _map(schema: Schema, go_type: str) -> Decoder:
             seen = len(unknown)
             new = below(_empty(element) if item is None else item, unknown)
             if len(unknown) != seen:
-                _prefix(unknown, seen, key)
+                prefix(unknown, seen, key)
             if new is not item:
                 value[key] = new
         return value

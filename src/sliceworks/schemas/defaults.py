@@ -68,8 +68,8 @@ def _filled(wanted: Plan[Work], item: Any) -> Any:
 def _work(schema: Schema) -> Work | None:
     # The data of built-in kinds carries Go's zero values as defaults; their real defaults are functions.
     statics = [] if schema.name else [_static(field, child) for field, child in schema.properties.items() if _has_default(child)]
-    elements = [child for child in (schema.items, schema.additional) if child is not None and _has_default(child)]
-    return (schema.defaulters, statics) if schema.defaulters or statics or elements else None
+    # A default of its own matters where the value is an element that may be `null`: see _filled.
+    return (schema.defaulters, statics) if schema.defaulters or statics or _has_default(schema) else None
 
 
 def _has_default(schema: Schema) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,6 +25,7 @@ _TITLES = {
     "FieldValueTypeInvalid": "Invalid value",
     "InternalError": "Internal error",
 }
+_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 _WITHOUT_VALUE = {
     "FieldValueRequired",
     "FieldValueForbidden",
@@ -101,7 +103,7 @@ def too_long(path: str, limit: int) -> FieldError:
 
 
 def too_many(path: str, found: int, limit: int) -> FieldError:
-    return FieldError("FieldValueTooMany", path, None, f"{found}: must have at most {limit} items")
+    return FieldError("FieldValueTooMany", path, None, f"{found}: must have at most {limit} item{'' if limit == 1 else 's'}")
 
 
 def refusal(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> Invalid:
@@ -128,7 +130,30 @@ def errors_key(error: FieldError) -> FieldError:
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """A string as Go's %q prints it."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{plain}"' if plain.isprintable() else '"' + "".join(map(_escaped, plain)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return _ESCAPES.get(character) or (
+        f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    )
+
+
+def go_number(value: float) -> str:
+    """A number as Go's %v prints it: large and tiny fractions with an exponent."""
+    if isinstance(value, int):
+        return str(value)
+    _, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    power = len(digits) + int(exponent) - 1
+    if -4 <= power < 6:
+        return f"{value:.{max(0, -int(exponent))}f}"
+    rest = "".join(map(str, digits[1:]))
+    return f"{'-' if value < 0 else ''}{digits[0]}{'.' + rest if rest else ''}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
 
 def _shown(value: Any) -> str:
@@ -138,4 +163,7 @@ def _shown(value: Any) -> str:
         return _quoted(value)
     if value is None:
         return "null"
-    return orjson.dumps(value).decode()
+    if isinstance(value, float):
+        return go_number(value)
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

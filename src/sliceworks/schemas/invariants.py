@@ -9,6 +9,7 @@ import orjson
 from sliceworks.base import names
 from sliceworks.schemas.field_errors import FieldError, duplicate, invalid, required
 from sliceworks.schemas.plans import plan
+from sliceworks.schemas.prune import is_embedded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ def list_errors(schema: Schema, value: Any, path: str) -> list[FieldError]:
 
 def embedded_errors(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """What is wrong with the type and metadata of embedded resources."""
-    wanted = plan(schema, "embedded", _is_embedded)
+    wanted = plan(schema, "embedded", is_embedded)
     errors: list[FieldError] = []
     if wanted is not None:
         _walk(wanted, value, path, _embedded, errors)
@@ -39,10 +40,6 @@ def embedded_errors(schema: Schema, value: Any, path: str) -> list[FieldError]:
 
 def _has_keys(schema: Schema) -> bool | None:
     return schema.list_type in ("set", "map") or None
-
-
-def _is_embedded(schema: Schema) -> bool | None:
-    return schema.embedded_resource or None
 
 
 def _walk(wanted: Plan[bool], value: Any, path: str, rule: Rule, errors: list[FieldError]) -> None:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.schemas.decode import decode
+from sliceworks.schemas.decode import decode, prefix
 from sliceworks.schemas.golang import TypeMismatch
 from sliceworks.schemas.model import MISSING
+from sliceworks.schemas.plans import plan
 
 if TYPE_CHECKING:
     from sliceworks.schemas.model import Schema
+    from sliceworks.schemas.plans import Plan
 
 _META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def prune(schema: Schema, value: Any, unknown: list[str]) -> Any:
     """Prunes a custom resource in place. Paths of what was dropped are appended; metadata of a wrong type raises TypeMismatch."""
-    _read_metadata(value, unknown, "metadata")
+    _read_metadata(value, unknown)
     dropped: list[str] = []
     _prune_map(schema, value, dropped, keep=schema.preserve_unknown, meta=True)
     unknown.extend(sorted(dropped))
+    embedded = plan(schema, "embedded", is_embedded)
+    if embedded is not None:
+        inside: list[str] = []
+        _read_embedded(embedded, value, inside)
+        unknown.extend(sorted(inside))
     return value
 
 
@@ -30,8 +37,6 @@ def _prune(schema: Schema | None, value: Any, unknown: list[str]) -> None:
             value.clear()
         else:
             _prune_map(schema, value, unknown, keep=schema.preserve_unknown, meta=schema.embedded_resource)
-            if schema.embedded_resource:
-                _coerce_embedded(value, unknown)
     elif value.__class__ is list:
         _prune_list(schema, value, unknown)
 
@@ -56,7 +61,10 @@ def _prune_map(schema: Schema, value: dict[str, Any], unknown: list[str], *, kee
             seen = len(unknown)
             _prune(child, item, unknown)
             if len(unknown) != seen:
-                _prefix(unknown, seen, key)
+                prefix(unknown, seen, key)
+        elif item.__class__ is float and item.is_integer():
+            # Go writes a whole float without decimals.
+            value[key] = int(item)
     for key in dropped:
         del value[key]
 
@@ -66,29 +74,45 @@ def _prune_list(schema: Schema | None, value: list[Any], unknown: list[str]) -> 
     keep_all = schema is not None and schema.preserve_unknown
     for index, item in enumerate(value):
         seen = len(unknown)
+        if item.__class__ is float and item.is_integer():
+            value[index] = int(item)
         if keep_all and item.__class__ is dict:
             if below is not None:
                 _prune_map(below, item, unknown, keep=True, meta=below.embedded_resource)
         elif not (keep_all and below is None):
             _prune(below, item, unknown)
         if len(unknown) != seen:
-            _prefix(unknown, seen, f"[{index}]")
+            prefix(unknown, seen, f"[{index}]")
 
 
-def _prefix(unknown: list[str], start: int, key: str) -> None:
-    for index in range(start, len(unknown)):
-        below = unknown[index]
-        unknown[index] = f"{key}{below}" if below[0] == "[" else f"{key}.{below}"
+def is_embedded(schema: Schema) -> bool | None:
+    """Whether the value of a schema is an object of its own."""
+    return schema.embedded_resource or None
 
 
-def _coerce_embedded(value: dict[str, Any], unknown: list[str]) -> None:
-    for key in ("apiVersion", "kind"):
-        if key in value and value[key].__class__ is not str:
-            raise TypeMismatch("", "", f"{key}: Invalid value: must be a string")
-    _read_metadata(value, unknown, "metadata")
+def _read_embedded(wanted: Plan[bool], value: Any, unknown: list[str]) -> None:
+    if value.__class__ is dict:
+        if wanted.work:
+            for key in ("apiVersion", "kind"):
+                if key in value and value[key].__class__ is not str:
+                    raise TypeMismatch("", "", f"{key}: Invalid value: must be a string")
+            _read_metadata(value, unknown)
+        for key, item in value.items():
+            below = wanted.fields.get(key) or (wanted.values if key not in wanted.schema.properties else None)
+            if below is not None:
+                _read_below(below, item, unknown, key)
+    elif value.__class__ is list and wanted.items is not None:
+        for index, item in enumerate(value):
+            _read_below(wanted.items, item, unknown, f"[{index}]")
 
 
-def _read_metadata(value: dict[str, Any], unknown: list[str], place: str) -> None:
+def _read_below(wanted: Plan[bool], value: Any, unknown: list[str], key: str) -> None:
+    seen = len(unknown)
+    _read_embedded(wanted, value, unknown)
+    prefix(unknown, seen, key)
+
+
+def _read_metadata(value: dict[str, Any], unknown: list[str]) -> None:
     if "metadata" not in value:
         return
     from sliceworks.schemas.builtins import OBJECT_META, catalogue
@@ -97,4 +121,4 @@ def _read_metadata(value: dict[str, Any], unknown: list[str], place: str) -> Non
     if value["metadata"] is None:
         value["metadata"] = {}
     decode(catalogue().component(OBJECT_META), value["metadata"], found)
-    unknown.extend(f"{place}.{path}" for path in found)
+    unknown.extend(f"metadata.{path}" for path in found)

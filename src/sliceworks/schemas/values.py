@@ -8,7 +8,16 @@ import orjson
 
 from sliceworks.schemas import formats, logic, patterns
 from sliceworks.schemas.correlate import old_items
-from sliceworks.schemas.field_errors import FieldError, invalid, not_supported, required, too_long, too_many, type_invalid
+from sliceworks.schemas.field_errors import (
+    FieldError,
+    go_number,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+    type_invalid,
+)
 from sliceworks.schemas.model import MISSING
 
 if TYPE_CHECKING:
@@ -104,10 +113,8 @@ def _is_multiple(value: float, factor: float) -> bool:
 
 
 def shown(limit: float, value: float) -> str:
-    """A limit as Go prints it: a whole number beside an integer, else the shortest decimal form."""
-    if isinstance(value, int) or limit == int(limit):
-        return str(int(limit)) if abs(limit) < 1e21 else f"{limit:g}"
-    return repr(float(limit))
+    """A limit as Go prints it: cut to a whole number beside an integer."""
+    return str(int(limit)) if isinstance(value, int) else go_number(float(limit))
 
 
 def _list(schema: Schema, value: list[Any], path: str, old: Any, errors: list[FieldError]) -> None:
