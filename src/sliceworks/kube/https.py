@@ -123,6 +123,7 @@ class HttpsTransport:
                 keepalive_timeout=_KEEP_ALIVE_SECONDS,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("accept-encoding",),
             read_bufsize=_BUFFER,
             max_line_size=1 << 16,
             max_field_size=1 << 16,
