@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sliceworks.base.loops import ScaledLoop, TimedLoop, VirtualLoop, check_speed
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 __all__ = [
     "ScaledLoop",
@@ -36,6 +36,7 @@ __all__ = [
     "sleep",
     "timestamp",
     "uid",
+    "wait_until",
 ]
 
 T = TypeVar("T")
@@ -112,6 +113,16 @@ def rfc3339(moment: datetime) -> str:
 def rfc3339_micro(moment: datetime) -> str:
     """A moment as Kubernetes writes `metav1.MicroTime`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def wait_until(true: Callable[[], bool], timeout: float, *, every: float = 0.02) -> bool:
+    """Look again and again, in real time and without a loop, until something outside has happened; False when it has not."""
+    deadline = time.monotonic() + timeout
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every)
+    return True
 
 
 async def sleep(seconds: float) -> None:

@@ -1,0 +1,77 @@
+"""`sliceworks`: the root of all commands, and the one place where an error becomes a line and an exit code.
+
+Exit 0 done, 1 failed, 2 wrong usage, 3 timed out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+import sliceworks
+from sliceworks.base.errors import SliceworksError
+from sliceworks.cli.lazy import Entry, LazyGroup
+
+PROGRAM = "sliceworks"
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+ENTRIES = {
+    "twin": Entry("sliceworks.cli.twin:twin", "Run an embedded Kubernetes cluster on this machine."),
+    "completion": Entry("sliceworks.cli.completion:completion", "Print the completion script of a shell."),
+}
+
+
+@click.group(cls=LazyGroup, entries=ENTRIES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(sliceworks.__version__, prog_name=PROGRAM)
+def cli() -> None:
+    """Train and serve on TPU and GPU slices on Kubernetes, and rehearse all of it on a laptop first."""
+
+
+def main() -> NoReturn:
+    """Run the command line and leave the process."""
+    sys.exit(run())
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command line; what it returns is the exit code."""
+    try:
+        result = cli.main(arguments, prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.UsageError as error:
+        return _usage(error)
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except SliceworksError as error:
+        return _fail(error.message, error.hint, error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has gone: there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+    except Exception as error:
+        if os.environ.get("SLICEWORKS_DEBUG"):
+            raise
+        return _fail(f"unexpected {type(error).__name__}: {error}", "set SLICEWORKS_DEBUG=1 to see where, and report it please")
+
+
+def _usage(error: click.UsageError) -> int:
+    hint = f"{error.ctx.command_path} --help" if error.ctx else ""
+    return _fail(error.format_message(), hint, 2)
+
+
+def _fail(message: str, hint: str = "", code: int = 1) -> int:
+    sys.stdout.flush()
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    if hint:
+        print(f"hint: {' '.join(hint.split())}", file=sys.stderr)
+    return code

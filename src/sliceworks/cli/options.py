@@ -1,0 +1,72 @@
+"""Options that mean the same on every command."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sliceworks.base import progress
+from sliceworks.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+def quiet(command: Command) -> Command:
+    """`--quiet`: data and errors, nothing else."""
+
+    def apply(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        if value:
+            progress.set_quiet(True)
+
+    return click.option(
+        "-q", "--quiet", is_flag=True, expose_value=False, callback=apply, help="Print data and errors, nothing else."
+    )(command)
+
+
+def output(*formats: str) -> Callable[[Command], Command]:
+    """`-o`: the first format is the default."""
+    return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="Output format.")
+
+
+def timeout(default: float) -> Callable[[Command], Command]:
+    """`--timeout`: how long to wait before giving up with exit code 3."""
+    return click.option("--timeout", type=DURATION, default=f"{default:g}s", show_default=True, help="How long to wait.")
+
+
+def yes(command: Command) -> Command:
+    """`-y`: do not ask."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Go on only if a person says so, or said so with `-y`."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("there is nobody to ask", hint="say yes with -y")
+    click.confirm(question, abort=True, err=True)
+
+
+class _Duration(click.ParamType[float]):
+    """Seconds, written as a Go duration (`90s`, `1m30s`) or as a bare number."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from sliceworks.base import duration
+
+        try:
+            seconds = float(value) if str(value).replace(".", "", 1).isdigit() else duration.parse(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no duration such as 30s or 1m30s", param, ctx)
+        if seconds < 0:
+            self.fail(f"{value!r} is less than nothing", param, ctx)
+        return seconds
+
+
+DURATION = _Duration()

@@ -1,0 +1,188 @@
+"""Where twins live on this machine: one folder each, and who runs in it.
+
+    $SLICEWORKS_HOME, else $XDG_STATE_HOME/sliceworks, else ~/.local/state/sliceworks
+    └── twins/NAME/       only its owner may look inside
+        ├── twin.pid      held locked by the running twin, for as long as it runs
+        ├── twin.json     how it was started last
+        ├── ready.json    where it answers; there only while it does
+        ├── kubeconfig    how to reach it
+        ├── log           what it said since it was started last
+        └── …             its certificates, token and database
+
+A lock ends with its process, however that ends: a pid file that nobody holds is stale, whatever number it names.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base import clock, names
+from sliceworks.base.errors import SliceworksError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEFAULT_NAME = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a twin was started: kept, so that it comes back the same way."""
+
+    port: int = 0
+    memory: bool = False
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known about a twin from outside. `state` is running, starting or stopped."""
+
+    name: str
+    state: str
+    directory: str
+    kubeconfig: str
+    settings: Settings
+    pid: int = 0
+    port: int = 0
+    url: str = ""
+    started: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """One twin's folder."""
+
+    name: str
+    directory: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.directory / "kubeconfig"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def exists(self) -> bool:
+        return self.directory.is_dir()
+
+    def holder(self) -> int:
+        """The process that runs this twin; 0 when none does."""
+        try:
+            descriptor = os.open(self._lock, os.O_RDONLY)
+        except OSError:
+            return 0
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.read(descriptor, 20)
+            return int(text) if text.strip().isdigit() else 0
+        else:
+            return 0
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the one process that runs this twin."""
+        self.create()
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            # Those who only look hold the lock for a moment: give them that moment.
+            if not clock.wait_until(lambda: _locked(descriptor), timeout=0.5):
+                raise SliceworksError(f"the twin {self.name!r} is already running", hint="sliceworks twin status")
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+            yield
+            os.ftruncate(descriptor, 0)
+        finally:
+            os.close(descriptor)
+
+    def create(self) -> None:
+        """Make the folder, for its owner alone."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
+
+    def settings(self) -> Settings:
+        """How it was started last; the defaults when that is not known."""
+        found = _read(self.directory / "twin.json")
+        try:
+            return Settings(int(found.get("port", 0)), bool(found.get("memory", False)), float(found.get("speed", 1.0)))
+        except (TypeError, ValueError):
+            return Settings()
+
+    def remember(self, settings: Settings) -> None:
+        """Keep how it was started."""
+        (self.directory / "twin.json").write_bytes(orjson.dumps(asdict(settings)))
+
+    def state(self) -> State:
+        """What goes on in this folder now."""
+        holder, ready = self.holder(), _read(self.directory / "ready.json")
+        known = State(self.name, "stopped", str(self.directory), str(self.kubeconfig), self.settings())
+        if not holder:
+            return known
+        answers = ready.get("pid") == holder
+        return State(
+            known.name,
+            "running" if answers else "starting",
+            known.directory,
+            known.kubeconfig,
+            known.settings,
+            pid=holder,
+            port=int(ready["port"]) if answers else 0,
+            url=str(ready["url"]) if answers else "",
+            started=str(ready["started"]) if answers else "",
+        )
+
+    @property
+    def _lock(self) -> Path:
+        return self.directory / "twin.pid"
+
+
+def find(name: str) -> Home:
+    """The folder of a twin, there or not."""
+    if names.dns1123_label_errors(name):
+        raise UsageError(f"{name!r} cannot be the name of a twin", hint="use lower-case letters, digits and dashes, at most 63")
+    return Home(name, _root() / "twins" / name)
+
+
+def all_homes() -> list[Home]:
+    """Every twin that has a folder, by name."""
+    with suppress(FileNotFoundError):
+        return [Home(folder.name, folder) for folder in sorted((_root() / "twins").iterdir()) if folder.is_dir()]
+    return []
+
+
+def _root() -> Path:
+    own = os.environ.get("SLICEWORKS_HOME")
+    if own:
+        return Path(own).expanduser().absolute()
+    state = os.environ.get("XDG_STATE_HOME")
+    # The XDG rules: a relative path there counts as none.
+    base = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
+    return base / "sliceworks"
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = orjson.loads(file.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}

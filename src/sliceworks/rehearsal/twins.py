@@ -1,0 +1,141 @@
+"""Twins as processes of this machine: start, stop, reset."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError, TimedOut
+
+if TYPE_CHECKING:
+    from sliceworks.rehearsal.homes import Home, Settings, State
+
+_LINES_OF_LOG = 3
+
+
+def run_here(home: Home, settings: Settings) -> None:
+    """Be the twin, until SIGTERM or Ctrl-C."""
+    from sliceworks.twin.main import TwinOptions, serve
+
+    options = TwinOptions(
+        name=home.name, directory=home.directory, port=settings.port, memory=settings.memory, speed=settings.speed
+    )
+    with home.held():
+        home.remember(settings)
+        clock.run(serve(options), speed=settings.speed)
+
+
+def start(home: Home, settings: Settings, timeout: float) -> State:
+    """Run the twin in the background and wait until it answers. One that runs already is left alone."""
+    state = home.state()
+    if state.state == "stopped":
+        state = _spawn(home, _with_port(home, settings), timeout)
+    elif state.state == "starting":
+        state = _wait(home, timeout, child=0)
+    if settings.port and state.port != settings.port:
+        raise SliceworksError(
+            f"the twin {home.name!r} already runs on port {state.port}", hint=f"sliceworks twin stop --name {home.name}"
+        )
+    return state
+
+
+def stop(home: Home, timeout: float) -> bool:
+    """End the twin's own process and wait for it; False when none ran."""
+    holder = home.holder()
+    if not holder:
+        return False
+    os.kill(holder, signal.SIGTERM)
+    if not clock.wait_until(lambda: home.holder() != holder, timeout):
+        raise TimedOut(f"the twin {home.name!r} did not end within {timeout:g} s", hint=f"its process is {holder}")
+    _reap(holder)
+    return True
+
+
+def reset(home: Home, timeout: float) -> State | None:
+    """Forget everything the twin holds. One that ran comes back empty, in the same way; what it is now is returned."""
+    before = home.state()
+    stop(home, timeout)
+    shutil.rmtree(home.directory, ignore_errors=True)
+    if home.exists:
+        raise SliceworksError(f"cannot remove {home.directory}")
+    if before.state == "stopped":
+        return None
+    return start(home, replace(before.settings, port=before.port), timeout)
+
+
+def _with_port(home: Home, settings: Settings) -> Settings:
+    """The settings with a port: the one asked for, which must be free, else the one it had, if that is free."""
+    if settings.port:
+        if not _free(settings.port):
+            raise SliceworksError(f"port {settings.port} is in use", hint="choose another --port, or leave it out for any free one")
+        return settings
+    last = home.settings().port
+    return replace(settings, port=last) if last and _free(last) else settings
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _spawn(home: Home, settings: Settings, timeout: float) -> State:
+    home.create()
+    log = os.open(home.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    command = [sys.executable, "-m", "sliceworks", "twin", "start", "--foreground", "--name", home.name]
+    command += ["--port", str(settings.port), "--speed", repr(settings.speed), *(["--memory"] if settings.memory else [])]
+    # A session of its own: closing the terminal does not end it.
+    descriptors = [(os.POSIX_SPAWN_DUP2, nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
+    try:
+        child = os.posix_spawn(sys.executable, command, os.environ, file_actions=descriptors, setsid=True)
+    finally:
+        os.close(log)
+        os.close(nothing)
+    state = _wait(home, timeout, child)
+    home.remember(replace(settings, port=state.port))
+    return state
+
+
+def _wait(home: Home, timeout: float, child: int) -> State:
+    """Wait until it answers, or until it is clear that it will not."""
+    outcomes: list[State] = []
+
+    def decided() -> bool:
+        gone = not child or _reap(child)
+        state = home.state()
+        outcomes[:] = [state]
+        return state.state == "running" or (state.state == "stopped" and gone)
+
+    if not clock.wait_until(decided, timeout):
+        raise TimedOut(f"the twin {home.name!r} gave no answer within {timeout:g} s", hint=f"its log is {home.log}")
+    if outcomes[0].state != "running":
+        raise SliceworksError(f"the twin {home.name!r} did not start{_last_words(home)}", hint=f"its log is {home.log}")
+    return outcomes[0]
+
+
+def _reap(child: int) -> bool:
+    """Whether a process that we may have started has ended; what is left of it is cleared away."""
+    try:
+        return bool(child) and os.waitpid(child, os.WNOHANG)[0] == child
+    except ChildProcessError:
+        return False
+
+
+def _last_words(home: Home) -> str:
+    try:
+        lines = [line.strip() for line in home.log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return ""
+    told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-_LINES_OF_LOG:]
+    return ": " + " / ".join(told) if told else ""
