@@ -1,0 +1,121 @@
+"""Which libraries expressions may use, as configuration of the engine: once for checking types, once for running.
+
+Expressions are checked where every type is known and run where none is: there, plain dicts and lists are the values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.cel import equality
+from sliceworks.cel.engine import engine
+from sliceworks.cel.libraries import addresses, formats, lists, maps, order, patterns, quantities, standard, urls, versions
+from sliceworks.cel.values import to_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from sliceworks.cel.libraries.functions import Function
+
+_KINDS = {
+    "bool": "BOOL",
+    "int": "INT",
+    "uint": "UINT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "bytes": "BYTES",
+    "null": "NULL",
+    "list": "LIST",
+    "map": "MAP",
+    "google.protobuf.Timestamp": "TIMESTAMP",
+    "google.protobuf.Duration": "DURATION",
+}
+_CHECKED_EXTENSIONS = ("optional", "lists", "sets", "two-var-comprehensions")
+_RUN_EXTENSIONS = ("optional", "lists", "sets", "strings")
+
+
+@dataclass(frozen=True, eq=False)
+class Dialect:
+    """A choice of libraries. `checked` functions may be called; `run_only` ones stand in for calls that were rewritten."""
+
+    checked: tuple[Function, ...]
+    run_only: tuple[Function, ...]
+
+    def extended(self, functions: Iterable[Function], run_only: Iterable[Function] = ()) -> Dialect:
+        """This dialect with more functions."""
+        return Dialect((*self.checked, *functions), (*self.run_only, *run_only))
+
+    def configuration(self, variables: Mapping[str, str]) -> Any:
+        """What an environment that checks types is made from."""
+        return engine().NewEnvConfigFromYaml(self._checked_text + _variables(variables))
+
+    @cached_property
+    def _checked_text(self) -> str:
+        by_name: dict[str, list[Function]] = {}
+        for function in self.checked:
+            by_name.setdefault(function.name, []).append(function)
+        replaced = "stdlib:\n  exclude_functions:\n" + "".join(f'    - name: "{name}"\n' for name in standard.REPLACED)
+        functions = "".join(_declared(name, overloads) for name, overloads in by_name.items())
+        return _extensions(_CHECKED_EXTENSIONS) + replaced + "functions:\n" + functions
+
+    @cached_property
+    def runtime(self) -> Any:
+        """The environment in which checked expressions run."""
+        cel = engine()
+        overloads: dict[tuple[str, bool], dict[tuple[str, ...], Callable[..., Any]]] = {}
+        for function in (*self.checked, *self.run_only):
+            if function.run is not None:
+                found = overloads.setdefault((function.name, function.member), {})
+                for kinds in _kinds(function.parameters):
+                    found.setdefault(kinds, function.run)
+        declared = [
+            cel.FunctionDecl(name, [_overload(cel, name, kinds, member, run) for kinds, run in found.items()])
+            for (name, member), found in overloads.items()
+        ]
+        return cel.NewEnv(config=cel.NewEnvConfigFromYaml(_extensions(_RUN_EXTENSIONS)), functions=declared)
+
+
+def _extensions(names: Iterable[str]) -> str:
+    return "extensions:\n" + "".join(f'  - name: "{name}"\n' for name in names)
+
+
+def _variables(types: Mapping[str, str]) -> str:
+    return "variables:\n" + "".join(f'  - name: "{name}"\n    type: "{kind}"\n' for name, kind in types.items()) if types else ""
+
+
+def _declared(name: str, overloads: Iterable[Function]) -> str:
+    texts = (f'      - id: "{one.id}"\n{_taken(one)}        return: "{one.result}"\n' for one in overloads)
+    return f'  - name: "{name}"\n    overloads:\n' + "".join(texts)
+
+
+def _taken(function: Function) -> str:
+    if not function.name.isalnum():  # a signature cannot name operators or functions in a namespace
+        arguments = "".join(f'          - type_name: "{kind}"\n' for kind in function.parameters)
+        return "        args:\n" + arguments if arguments else ""
+    return f'        signature: "{function.signature}"\n'
+
+
+def _kinds(parameters: list[str]) -> list[tuple[str, ...]]:
+    """The kinds of values that an overload takes when it runs: any where the type is a parameter, a map where it is opaque."""
+    found: list[tuple[str, ...]] = [()]
+    for parameter in parameters:
+        name = parameter.partition("<")[0]
+        options = list(_KINDS.values()) if name.startswith("~") else [_KINDS.get(name, "MAP")]
+        found = [(*one, option) for one in found for option in options]
+    return found
+
+
+def _overload(cel: Any, name: str, kinds: tuple[str, ...], member: bool, run: Callable[..., Any]) -> Any:
+    parameters = [getattr(cel.Type, kind) for kind in kinds]
+    identity = f"{name}/{'member' if member else 'plain'}/{','.join(kinds)}"
+    return cel.Overload(identity, cel.Type.DYN, parameters, is_member=member, impl=lambda *values: to_engine(run(*values)))
+
+
+_LIBRARIES = (standard, lists, patterns, urls, quantities, versions, order, addresses, formats)
+KUBERNETES = Dialect(
+    tuple(function for library in _LIBRARIES for function in library.FUNCTIONS),
+    (*lists.RUN_ONLY, *maps.RUN_ONLY, *equality.RUN_ONLY),
+)
+"""What rules in custom resource definitions may use."""

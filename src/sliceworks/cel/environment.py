@@ -1,0 +1,143 @@
+"""Typed environments: compile an expression against schemas, and get a program that runs on plain documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.cel import descriptors, syntax
+from sliceworks.cel.dialect import KUBERNETES
+from sliceworks.cel.engine import engine
+from sliceworks.cel.literals import bad_pattern, literal_issues
+from sliceworks.cel.positions import Positions
+from sliceworks.cel.preparation import Preparation
+from sliceworks.cel.types import CelType, Declarations
+from sliceworks.cel.values import converter
+from sliceworks.cel.wording import compile_failure, run_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sliceworks.cel.dialect import Dialect
+    from sliceworks.cel.values import Convert
+    from sliceworks.schemas.structural import Schema
+
+LONGEST = 16 * 1024
+"""Longer expressions are refused: the time to compile one grows with its length."""
+
+
+class CompileError(Exception):
+    """An expression that cannot be used: its text lists every issue with its place."""
+
+
+class EvaluationError(Exception):
+    """An expression that failed when it ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A name that expressions may use: its schema, whether it is a whole resource, and whether it may be absent."""
+
+    schema: Schema
+    resource: bool = False
+    optional: bool = False
+    shown: str = "selfType"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An expression ready to run. `names` are the variables it uses; `result` is its static type."""
+
+    text: str
+    result: str
+    names: frozenset[str]
+    _expression: Any
+    _renamed: Mapping[str, str]
+
+    def run(self, activation: Any) -> Any:
+        """The value of the expression; EvaluationError where it has none."""
+        try:
+            found = self._expression.eval(activation)
+            value = found.plain_value()
+        except RuntimeError as error:
+            raise EvaluationError(run_failure(str(error), self._renamed)) from error
+        if isinstance(value, str) and found.type().name() == "ERROR":
+            raise EvaluationError(run_failure(value, self._renamed))
+        return value
+
+    def holds(self, activation: Any) -> bool:
+        """Whether a condition is true."""
+        try:
+            found = self._expression.eval(activation)
+        except RuntimeError as error:
+            raise EvaluationError(run_failure(str(error), self._renamed)) from error
+        value = found.value()
+        if value is True or value is False:
+            return bool(value)
+        raise EvaluationError(run_failure(str(value), self._renamed))
+
+
+class Environment:
+    """What expressions may refer to. Compiling is for once; keep the programs and let go of this."""
+
+    def __init__(self, variables: Mapping[str, Variable | CelType], dialect: Dialect = KUBERNETES) -> None:
+        self._dialect = dialect
+        self._declarations = Declarations()
+        self._variables = {name: one for name, one in variables.items() if isinstance(one, Variable)}
+        types = {name: self._type(one) for name, one in variables.items()}
+        pool = descriptors.pool(self._declarations)
+        self._checker = engine().NewEnv(pool, config=dialect.configuration(types))
+
+    def _type(self, variable: Variable | CelType) -> str:
+        if isinstance(variable, CelType):
+            return variable.text
+        found = self._declarations.declare(variable.schema, variable.shown, resource=variable.resource)
+        text = found.text if found else "dyn"
+        return f"optional_type<{text}>" if variable.optional else text
+
+    def compile(self, text: str) -> Program:
+        """The program of an expression; CompileError where it breaks the language or the types."""
+        if len(text) > LONGEST:
+            raise CompileError(
+                f"compilation failed: ERROR: <input>:1:1: expression of {len(text)} characters is longer than {LONGEST}"
+            )
+        try:
+            checked = self._checker.compile(text)
+            result = str(checked.return_type().name())
+            serialized = checked.serialize()
+        except RuntimeError as error:
+            raise CompileError("compilation failed: " + compile_failure(str(error), text, self._shown_names())) from error
+        tree = syntax.parse(serialized)
+        issues = literal_issues(tree, Positions(tree.checked, text))
+        if issues:
+            raise CompileError("compilation failed: " + "\n".join(issues))
+        reason = bad_pattern(tree)
+        if reason:
+            raise CompileError(f"program instantiation failed: {reason}")
+        names = tree.names()
+        preparation = Preparation(tree, self._declarations, self._variables)
+        preparation.run()
+        runnable = self._dialect.runtime.deserialize(syntax.serialize(tree))
+        return Program(text, result, names, runnable, preparation.renamed)
+
+    def _shown_names(self) -> dict[str, str]:
+        return {message.name: message.shown for message in self._declarations.messages.values()}
+
+
+class Bindings:
+    """Turns documents into activations for the programs of one set of variables."""
+
+    def __init__(self, variables: Mapping[str, Variable], dialect: Dialect = KUBERNETES) -> None:
+        self._converters: dict[str, Convert | None] = {name: converter(one.schema) for name, one in variables.items()}
+        self._optional = frozenset(name for name, one in variables.items() if one.optional)
+        self._runtime = dialect.runtime
+
+    def activation(self, values: Mapping[str, Any]) -> Any:
+        """What programs run on. A variable that is absent is left out; an optional one becomes empty."""
+        found: dict[str, Any] = {}
+        for name, value in values.items():
+            convert = self._converters.get(name)
+            found[name] = convert(value) if convert else value
+        for name in self._optional:
+            found[name] = {"value": found[name]} if name in found else {}
+        return self._runtime.Activation(found)

@@ -1,0 +1,42 @@
+"""What differs from CEL's standard library: comparisons across number types, `string()` of addresses, and strings' second version.
+
+The engine refuses a second declaration of a function it has, so these names are taken from its library and declared whole.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from sliceworks.cel.libraries.functions import Function
+
+_NUMBERS = ("int", "uint", "double")
+_ORDERED = ("bool", "string", "bytes", "google.protobuf.Timestamp", "google.protobuf.Duration")
+_PRINTABLE = ("int", "uint", "double", "bool", "string", "bytes", "google.protobuf.Timestamp", "google.protobuf.Duration")
+REPLACED = ("_<_", "_<=_", "_>_", "_>=_", "string")
+
+_STRINGS = {
+    "charAt": ("string", "string.charAt(int)"),
+    "indexOf": ("int", "string.indexOf(string)", "string.indexOf(string, int)"),
+    "join": ("string", "list<string>.join()", "list<string>.join(string)"),
+    "lastIndexOf": ("int", "string.lastIndexOf(string)", "string.lastIndexOf(string, int)"),
+    "lowerAscii": ("string", "string.lowerAscii()"),
+    "upperAscii": ("string", "string.upperAscii()"),
+    "replace": ("string", "string.replace(string, string)", "string.replace(string, string, int)"),
+    "split": ("list<string>", "string.split(string)", "string.split(string, int)"),
+    "substring": ("string", "string.substring(int)", "string.substring(int, int)"),
+    "trim": ("string", "string.trim()"),
+    "format": ("string", "string.format(list<dyn>)"),
+    "strings.quote": ("string", "strings.quote(string)"),
+}
+
+
+def _comparisons() -> list[Function]:
+    pairs = [*product(_NUMBERS, _NUMBERS), *((kind, kind) for kind in _ORDERED)]
+    return [Function(name, f"{name}({one}, {other})", "bool") for name in REPLACED[:4] for one, other in pairs]
+
+
+FUNCTIONS = [
+    *_comparisons(),
+    *(Function("string", f"string({kind})", "string") for kind in _PRINTABLE),
+    *(Function(name, signature, result) for name, (result, *signatures) in _STRINGS.items() for signature in signatures),
+]

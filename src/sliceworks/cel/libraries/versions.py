@@ -1,0 +1,122 @@
+"""Kubernetes' semantic version functions."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sliceworks.cel.libraries.functions import Function, held, opaque
+
+KIND = "kubernetes.Semver"
+_PART = re.compile(r"[0-9A-Za-z-]+\Z")
+
+
+class Version(NamedTuple):
+    """A version in an order that Python can compare: a release comes after its pre-releases."""
+
+    numbers: tuple[int, int, int]
+    released: bool
+    pre: tuple[tuple[int, int, str], ...]
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> Version:
+    """The version; ValueError in the words of Kubernetes' parser."""
+    if not text:
+        raise ValueError("Version string empty")
+    parts = text.split(".", 2)
+    if len(parts) != 3:
+        raise ValueError("No Major.Minor.Patch elements found")
+    major, minor = _number(parts[0], "major"), _number(parts[1], "minor")
+    rest, plus, build = parts[2].partition("+")
+    patch, dash, pre = rest.partition("-")
+    numbers = (major, minor, _number(patch, "patch"))
+    identifiers = tuple(_pre_release(one) for one in pre.split(".")) if dash else ()
+    if plus:
+        for one in build.split("."):
+            _check_build(one)
+    return Version(numbers, not identifiers, identifiers)
+
+
+def normalized(text: str) -> str:
+    """Without a leading v and leading zeros, and with the parts that are missing."""
+    parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
+    if len(parts) < 3:
+        if any(letter in parts[-1] for letter in "+-"):
+            raise ValueError("short version cannot contain PreRelease/Build meta data")
+        parts += ["0"] * (3 - len(parts))
+    return ".".join(parts)
+
+
+def _without_zeros(part: str) -> str:
+    if len(part) < 2:
+        return part
+    stripped = part.lstrip("0")
+    return stripped if stripped and stripped[0].isdigit() else "0" + stripped
+
+
+def _number(text: str, what: str) -> int:
+    if not text.isdecimal() or not text.isascii():
+        raise ValueError(f"Invalid character(s) found in {what} number {_quoted(text)}")
+    if len(text) > 1 and text.startswith("0"):
+        raise ValueError(f"{what.capitalize()} number must not contain leading zeroes {_quoted(text)}")
+    if int(text) >= 2**64:
+        raise ValueError(f"strconv.ParseUint: parsing {_quoted(text)}: value out of range")
+    return int(text)
+
+
+def _pre_release(text: str) -> tuple[int, int, str]:
+    if not text:
+        raise ValueError("Prerelease is empty")
+    if text.isdecimal():
+        if len(text) > 1 and text.startswith("0"):
+            raise ValueError(f"Numeric PreRelease version must not contain leading zeroes {_quoted(text)}")
+        return (0, int(text), "")
+    if not _PART.match(text):
+        raise ValueError(f"Invalid character(s) found in prerelease {_quoted(text)}")
+    return (1, 0, text)
+
+
+def _check_build(text: str) -> None:
+    if not text:
+        raise ValueError("Build meta data is empty")
+    if not _PART.match(text):
+        raise ValueError(f"Invalid character(s) found in build meta data {_quoted(text)}")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def semver(text: str, normalize: bool = False) -> dict[str, str]:
+    wanted = normalized(text) if normalize else text
+    parse(wanted)
+    # Build metadata counts in no comparison, so equal versions are held alike without it.
+    return opaque(KIND, wanted.partition("+")[0])
+
+
+def is_semver(text: str, normalize: bool = False) -> bool:
+    try:
+        semver(text, normalize)
+    except ValueError:
+        return False
+    return True
+
+
+def compare(value: dict[str, Any], other: dict[str, Any]) -> int:
+    one, two = parse(held(KIND, value)), parse(held(KIND, other))
+    return (one > two) - (one < two)
+
+
+def part(index: int) -> Any:
+    return lambda value: parse(held(KIND, value)).numbers[index]
+
+
+FUNCTIONS = [
+    Function("semver", "semver(string)", KIND, semver),
+    Function("semver", "semver(string, bool)", KIND, semver),
+    Function("isSemver", "isSemver(string)", "bool", is_semver),
+    Function("isSemver", "isSemver(string, bool)", "bool", is_semver),
+    *(Function(name, f"{KIND}.{name}()", "int", part(index)) for index, name in enumerate(("major", "minor", "patch"))),
+]

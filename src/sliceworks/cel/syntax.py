@@ -1,0 +1,176 @@
+"""The checked syntax tree that the engine serializes, as protobuf messages.
+
+The engine hands out trees in the wire form of `cel.expr.CheckedExpr`, wrapped in an `Any`. Only the parts that are read or
+changed here are declared; what is left out travels along as unknown fields.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_Field = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "int64": _Field.TYPE_INT64,
+    "int32": _Field.TYPE_INT32,
+    "uint64": _Field.TYPE_UINT64,
+    "double": _Field.TYPE_DOUBLE,
+    "string": _Field.TYPE_STRING,
+    "bytes": _Field.TYPE_BYTES,
+    "bool": _Field.TYPE_BOOL,
+}
+_PACKAGE = "sliceworks.cel.tree"
+# message → "number name type", with * for repeated fields. Map fields are repeated entries, which have the same wire form.
+_MESSAGES = {
+    "Any": "1 type_url string, 2 value bytes",
+    "Checked": "2 references ReferenceEntry*, 3 types TypeEntry*, 4 expr Expr, 5 source Source",
+    "ReferenceEntry": "1 key int64, 2 value Reference",
+    "Reference": "1 name string, 3 overloads string*",
+    "TypeEntry": "1 key int64, 2 value Type",
+    "Type": "1 dyn Empty, 2 null int32, 3 primitive int32, 4 wrapper int32, 5 well_known int32, 6 list ListType, 7 map MapType, "
+    "9 message string, 10 parameter string, 11 type Type, 12 error Empty, 14 abstract AbstractType",
+    "Empty": "",
+    "ListType": "1 element Type",
+    "MapType": "1 key Type, 2 value Type",
+    "AbstractType": "1 name string, 2 parameters Type*",
+    "Expr": "2 id int64, 3 const Constant, 4 ident Ident, 5 select Select, 6 call Call, 7 list List, 8 struct Struct, "
+    "9 comprehension Comprehension",
+    "Constant": "1 null int32, 2 bool bool, 3 int int64, 4 uint uint64, 5 double double, 6 string string, 7 bytes bytes",
+    "Ident": "1 name string",
+    "Select": "1 operand Expr, 2 field string, 3 test bool",
+    "Call": "1 target Expr, 2 function string, 3 args Expr*",
+    "List": "1 elements Expr*",
+    "Struct": "1 message string, 2 entries Entry*",
+    "Entry": "1 id int64, 2 field string, 3 key Expr, 4 value Expr",
+    "Comprehension": "1 variable string, 2 range Expr, 3 accumulator string, 4 init Expr, 5 condition Expr, "
+    "6 step Expr, 7 result Expr, 8 second string",
+    "Source": "2 location string, 3 lines int32*, 4 positions PositionEntry*",
+    "PositionEntry": "1 key int64, 2 value int32",
+}
+_CHILDREN = {
+    "select": ("operand",),
+    "call": ("target", "args"),
+    "list": ("elements",),
+    "comprehension": ("range", "init", "condition", "step", "result"),
+}
+
+
+@cache
+def _classes() -> dict[str, Any]:
+    pool = descriptor_pool.DescriptorPool()
+    file = descriptor_pb2.FileDescriptorProto(name="tree.proto", package=_PACKAGE)
+    for message, fields in _MESSAGES.items():
+        described = file.message_type.add(name=message)
+        for text in filter(None, fields.split(", ")):
+            _declare(described, text)
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES}
+
+
+def _declare(message: Any, text: str) -> None:
+    number, name, kind = text.split(" ")
+    repeated, kind = kind.endswith("*"), kind.rstrip("*")
+    field = message.field.add(name=name, number=int(number), label=_Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL)
+    if kind in _SCALARS:
+        field.type = _SCALARS[kind]
+    else:
+        field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+
+
+def parse(serialized: bytes) -> Tree:
+    """The tree in a serialized expression."""
+    return Tree(_classes()["Checked"].FromString(_classes()["Any"].FromString(serialized).value))
+
+
+def serialize(tree: Tree) -> bytes:
+    """The serialized expression of a tree."""
+    wrapped = _classes()["Any"](type_url="type.googleapis.com/cel.expr.CheckedExpr", value=tree.checked.SerializeToString())
+    return bytes(wrapped.SerializeToString())
+
+
+class Tree:
+    """A checked tree that can be changed: every new node gets an id, and what the checker knew of a node goes where it goes."""
+
+    def __init__(self, checked: Any) -> None:
+        self.checked = checked
+        self.types = {entry.key: entry.value for entry in checked.types}
+        self._references = {entry.key: entry.value for entry in checked.references}
+        self._last = max((node.id for node in walk(checked.expr)), default=0)
+
+    def names(self) -> frozenset[str]:
+        """Every variable and function that the tree refers to."""
+        return frozenset(entry.value.name for entry in self.checked.references)
+
+    def overloads(self, node: Any) -> list[str]:
+        """The overloads that a call may resolve to."""
+        known = self._references.get(node.id)
+        return list(known.overloads) if known is not None else []
+
+    def wrap(self, node: Any, function: str, overload: str) -> Any:
+        """Put a call around a node; the node where it is now, as the call's first argument."""
+        inner = _classes()["Expr"]()
+        inner.CopyFrom(node)
+        inner.id = self._new_id()
+        if node.id in self._references:
+            known = self._references[node.id]
+            self._refer(inner.id, known.name, *known.overloads)
+        if node.id in self.types:
+            self.types[inner.id] = self.types[node.id]
+        node.ClearField(kind(node))
+        node.call.function = function
+        node.call.args.append(inner)
+        self._refer(node.id, function, overload)
+        return node.call.args[0]
+
+    def add_text(self, node: Any, text: str) -> None:
+        """Give a call one more argument: a text."""
+        argument = node.call.args.add(id=self._new_id())
+        argument.const.string = text
+
+    def rename(self, node: Any, function: str) -> None:
+        """Let a call call another function."""
+        node.call.function = function
+        self._refer(node.id, function, function)
+
+    def _new_id(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _refer(self, key: int, name: str, *overloads: str) -> None:
+        if key not in self._references:
+            entry = self.checked.references.add(key=key)
+            self._references[key] = entry.value
+        reference = self._references[key]
+        reference.name = name
+        reference.overloads[:] = overloads
+
+
+def kind(node: Any) -> str:
+    """Which kind of node it is: `const`, `ident`, `select`, `call`, `list`, `struct`, `comprehension`, or `` for none."""
+    fields = node.ListFields()
+    return str(fields[-1][0].name) if fields and fields[-1][0].name != "id" else ""
+
+
+def children(node: Any) -> list[Any]:
+    """The nodes directly below."""
+    what = kind(node)
+    if what == "struct":
+        return [part for entry in node.struct.entries for part in (entry.key, entry.value) if kind(part)]
+    found: list[Any] = []
+    inner = getattr(node, what) if what in _CHILDREN else None
+    for name in _CHILDREN.get(what, ()):
+        part = getattr(inner, name)
+        found.extend(part if name in ("args", "elements") else [part] if kind(part) else [])
+    return found
+
+
+def walk(node: Any) -> list[Any]:
+    """Every node of a tree, parents before their children, left to right."""
+    found, waiting = [], [node]
+    while waiting:
+        one = waiting.pop()
+        found.append(one)
+        waiting.extend(reversed(children(one)))
+    return found

@@ -1,0 +1,43 @@
+"""Rules give the answers that a real API server gave: see `cases.yaml` and `observed.json`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from sliceworks.cel.rules import compile_rules, evaluate_rules
+from sliceworks.schemas.structural import MISSING, Schema, build
+from tests.cel.corpus import OBSERVED, Case, cases, comparable
+
+_CASES = cases()
+_OBSERVED: dict[str, Any] = orjson.loads(OBSERVED.read_bytes())
+_GOOD = [case for case in _CASES if not _OBSERVED[case.name]["compile"]]
+
+
+def _schema(case: Case) -> Schema:
+    return build({"type": "object", "properties": {"spec": {"type": "object", "properties": {case.name: case.schema}}}})
+
+
+def _object(case: Case, value: Any) -> dict[str, Any]:
+    return {"apiVersion": "cel.sliceworks.dev/v1", "kind": "Batch", "metadata": {"name": "x"}, "spec": {case.name: value}}
+
+
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: f"{case.name}: {case.rule}")
+def test_definitions_are_taken_and_refused_as_observed(case: Case) -> None:
+    observed = _OBSERVED[case.name]
+    assert observed["rule"] == case.rule, "the cases changed: run tests.cel.refresh"
+    errors = compile_rules(_schema(case), "spec.validation.openAPIV3Schema")
+    assert comparable([error.cause() for error in errors]) == comparable(observed["compile"])
+
+
+@pytest.mark.parametrize("case", _GOOD, ids=lambda case: f"{case.name}: {case.rule}")
+def test_values_are_judged_as_observed(case: Case) -> None:
+    schema = _schema(case)
+    found = [evaluate_rules(schema, _object(case, value), MISSING) for value in case.values]
+    found += [evaluate_rules(schema, _object(case, new), _object(case, old)) for old, new in case.updates]
+    observed = _OBSERVED[case.name]
+    expected = [*observed["values"], *observed["updates"]]
+    answers = [comparable([error.cause() for error in errors], loosely=case.loosely) for errors in found]
+    assert answers == [comparable(causes, loosely=case.loosely) for causes in expected]
