@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from sliceworks.schemas.shapes import Shape
 
-_GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", dict: "map[string]interface {}", list: "[]interface {}"}
+GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", dict: "map[string]interface {}", list: "[]interface {}"}
 
 
 def misfits(shape: Shape, value: Any, path: str = "") -> Iterator[str]:
@@ -63,7 +63,7 @@ def _list_misfits(shape: Shape, items: list[Any], path: str) -> Iterator[str]:
 def _scalar_misfit(form: str, value: Any) -> str:
     kind = type(value)
     if form in ("integer", "number"):
-        return "" if kind in (int, float) else f"expected numeric (int or float), got {_GO_TYPES[kind]}"
+        return "" if kind in (int, float) else f"expected numeric (int or float), got {GO_TYPES[kind]}"
     if form == "string":
         return "" if kind is str else f"expected string, got &value.valueUnstructured{{Value:{shown(value, quoted=True)}}}"
     if form == "boolean":

@@ -2,8 +2,8 @@
 
     {"f:spec": {"f:containers": {'k:{"name":"web"}': {".": {}, "f:image": {}}}}}
 
-A name leads to what is below it. `{}` below a name, or a `"."` there, says that the field itself is in the set. A whole set is such a
-dict without a `"."`; the empty dict is the empty set. Sets share parts with each other: never change one in place.
+A name leads to what is below it. `{}` below a name, or a `"."` there, says that the field itself is in the set. A whole set is such
+a dict without a `"."`; the empty dict is the empty set. Sets share parts with each other: never change one in place.
 """
 
 from __future__ import annotations

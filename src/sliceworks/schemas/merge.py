@@ -141,7 +141,7 @@ def with_names(shape: Shape, fields: Fields) -> Fields:
 
 
 def prune(shape: Shape, merged: Any, dropped_from: Fields, owned: Fields) -> Any:
-    """The merged object without what its applier applied before (`dropped_from`) and nobody owns now (`owned` is all that is owned)."""
+    """The merged object without what its applier applied before (`dropped_from`) and nobody owns now (`owned`: what is owned)."""
     last = with_names(shape, dropped_from)
     everything = with_names(shape, claimed(shape, merged))
     first = removed(shape, merged, last)

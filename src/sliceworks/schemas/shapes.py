@@ -31,9 +31,9 @@ class Unkeyed(Exception):
 class Shape:
     """One place in a schema.
 
-    `fields[name]` is `("f:name", Shape)` for every name, declared or not; `names` are the declared ones. `zeros` is what Go shows for
-    fields that were never set (None where values are plain JSON and an absent field is just absent). `element` is the shape of items and
-    of undeclared fields; a `closed` map has none. `form` is the JSON type that a value must have ("" for any).
+    `fields[name]` is `("f:name", Shape)` for every name, declared or not; `names` are the declared ones. `zeros` is what Go shows
+    for fields that were never set (None where values are plain JSON and an absent field is just absent). `element` is the shape of
+    items and of undeclared fields; a `closed` map has none. `form` is the JSON type that a value must have ("" for any).
     """
 
     __slots__ = ("closed", "element", "fields", "form", "keys", "kind", "names", "zeros")

@@ -1,0 +1,142 @@
+"""The three kinds of patches, held against what a real API server made of the same documents."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import orjson
+import pytest
+
+from sliceworks.base.errors import ApiError, Invalid, RequestEntityTooLarge
+from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas.patches import MOST_COPIED, MOST_OPERATIONS, json_patch, merge_patch, unknown_fields, unreadable
+from sliceworks.schemas.strategic import strategic_merge
+from tests.schemas.patching.record import OBSERVED, cases
+
+Object = dict[str, Any]
+
+
+@functools.cache
+def observed() -> list[Object]:
+    found: list[Object] = orjson.loads(OBSERVED.read_bytes())
+    return found
+
+
+def patched(case: Object, before: Object) -> Any:
+    if case["type"] == "json":
+        return json_patch(before, case["patch"])
+    if case["type"] == "merge":
+        return merge_patch(before, case["patch"])
+    *version, _, kind = case["of"].split("/")
+    schema = catalogue().schema("" if len(version) == 1 else version[0], version[-1], kind)
+    return strategic_merge(before, case["patch"], schema)
+
+
+def _id(case: Object) -> str:
+    return f"{case['number']}-{case['type']}-{orjson.dumps(case['patch']).decode()[:80]}"
+
+
+@pytest.mark.parametrize("case", cases(), ids=_id)
+def test_a_patch_gives_what_a_real_server_gives(case: Object) -> None:
+    answer = observed()[case["number"]]
+    before = answer["before"]
+    frozen = orjson.dumps([before, case["patch"]])
+    by_patch = answer["code"] >= 300 and "is invalid" not in answer["status"]["message"]
+    if by_patch:
+        with pytest.raises(ApiError) as refusal:
+            patched(case, before)
+        assert (refusal.value.code, refusal.value.message) == (_code(answer), answer["status"]["message"])
+        return
+    result = patched(case, before)
+    assert orjson.dumps([before, case["patch"]]) == frozen
+    if answer["code"] < 300:
+        _assert_same(result, answer["after"], before, "")
+
+
+def _code(answer: Object) -> int:
+    """The real server has no better word than 500 for many a bad patch; it is the client's fault."""
+    return 400 if answer["code"] == 500 else int(answer["code"])
+
+
+def _assert_same(ours: Any, theirs: Any, before: Any, path: str) -> None:
+    """Ours is theirs, up to what reading adds (defaults) and drops (nulls, unknown fields)."""
+    if path.startswith(".spec.free"):
+        assert ours == theirs
+        assert orjson.dumps(ours, option=orjson.OPT_SORT_KEYS) == orjson.dumps(theirs, option=orjson.OPT_SORT_KEYS)
+    elif isinstance(ours, dict) and isinstance(theirs, dict):
+        was = before if isinstance(before, dict) else {}
+        for key in ours.keys() | theirs.keys():
+            if key not in ours:
+                assert key not in was or key in DEFAULTED, f"{path}.{key} should be gone"
+            elif ours[key] not in (None, {}, []) and key[0] != "$":
+                assert key in theirs, f"{path}.{key} should not be there"
+                _assert_same(ours[key], theirs[key], was.get(key), f"{path}.{key}")
+    elif isinstance(ours, list) and isinstance(theirs, list):
+        assert len(ours) == len(theirs), path
+        for index, (left, right) in enumerate(zip(ours, theirs, strict=True)):
+            _assert_same(left, right, None, f"{path}[{index}]")
+    else:
+        assert ours == theirs, path
+
+
+DEFAULTED = ("dnsPolicy", "schedulerName", "securityContext", "terminationGracePeriodSeconds")
+
+
+def test_a_json_patch_has_at_most_ten_thousand_operations() -> None:
+    with pytest.raises(RequestEntityTooLarge, match="maximum operations in a JSON patch is 10000, got 10001"):
+        json_patch({}, [{"op": "test", "path": "/a"}] * (MOST_OPERATIONS + 1))
+    assert json_patch({"a": 1}, [{"op": "test", "path": "/a", "value": 1}] * MOST_OPERATIONS) == {"a": 1}
+
+
+def test_copies_in_a_json_patch_are_limited() -> None:
+    doc = {"a": "x" * (MOST_COPIED // 4)}
+    copies = [{"op": "copy", "from": "/a", "path": f"/b{number}"} for number in range(5)]
+    assert len(json_patch(doc, copies[:3])) == 4
+    with pytest.raises(Invalid):
+        json_patch(doc, copies)
+
+
+def test_copies_do_not_share() -> None:
+    doc = {"a": {"b": [1]}}
+    operations = [
+        {"op": "add", "path": "/a/c", "value": {"d": 1}},
+        {"op": "copy", "from": "/a", "path": "/z"},
+        {"op": "add", "path": "/a/b/-", "value": 2},
+        {"op": "remove", "path": "/z/c/d"},
+    ]
+    assert json_patch(doc, operations) == {"a": {"b": [1, 2], "c": {"d": 1}}, "z": {"b": [1], "c": {}}}
+    assert operations[0]["value"] == {"d": 1}
+    assert doc == {"a": {"b": [1]}}
+
+
+def test_a_replaced_root_may_be_anything_but_a_scalar() -> None:
+    assert json_patch({"a": 1}, [{"op": "replace", "path": "", "value": [1]}]) == [1]
+    with pytest.raises(Invalid):
+        json_patch({"a": 1}, [{"op": "replace", "path": ""}])
+    assert json_patch({"a": 1}, [{"op": "test", "path": "", "value": {"a": 1}}]) == {"a": 1}
+
+
+def test_what_stands_before_the_first_slash_does_not_count() -> None:
+    assert json_patch({"a": 1}, [{"op": "add", "path": "b/a", "value": 2}]) == {"a": 2}
+
+
+def test_no_operations_change_nothing() -> None:
+    assert json_patch({"a": 1}, None) == {"a": 1}
+
+
+def test_unknown_fields_of_operations_are_named() -> None:
+    operations = [{"op": "add", "path": "/a", "valu": 1}, 1, {"op": "test", "x": 1, "y": 2}]
+    assert unknown_fields(operations) == [f'json patch unknown field "{path}"' for path in ("[0].valu", "[2].x", "[2].y")]
+    assert unknown_fields({"op": "add"}) == []
+
+
+def test_an_object_that_cannot_be_read_any_more_is_refused_as_a_patch() -> None:
+    refusal = unreadable("[1]", "json: cannot unmarshal array")
+    assert refusal.message == ' "" is invalid: patch: Invalid value: "[1]": json: cannot unmarshal array'
+    assert refusal.status()["details"]["causes"][0]["field"] == "patch"
+
+
+def test_a_merge_patch_shares_what_it_does_not_change() -> None:
+    doc = {"a": {"b": 1}, "c": {"d": 1}}
+    assert merge_patch(doc, {"a": {"b": 2}})["c"] is doc["c"]
