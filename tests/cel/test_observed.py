@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.cel.corpus import OBSERVED, Case, cases, comparable
 
 from sliceworks.cel.rules import compile_rules, evaluate_rules
 from sliceworks.schemas.structural import MISSING, Schema, build
-from tests.cel.corpus import OBSERVED, Case, cases, comparable
 
 _CASES = cases()
 _OBSERVED: dict[str, Any] = orjson.loads(OBSERVED.read_bytes())

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.cel import equality
 from sliceworks.cel.engine import engine
 from sliceworks.cel.libraries import addresses, formats, lists, maps, order, patterns, quantities, standard, urls, versions
+from sliceworks.cel.types import DYN
 from sliceworks.cel.values import to_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from sliceworks.cel.libraries.functions import Function
+    from sliceworks.cel.types import CelType
 
 _KINDS = {
     "bool": "BOOL",
@@ -47,9 +49,15 @@ class Dialect:
         """This dialect with more functions."""
         return Dialect((*self.checked, *functions), (*self.run_only, *run_only))
 
-    def configuration(self, variables: Mapping[str, str]) -> Any:
-        """What an environment that checks types is made from."""
-        return engine().NewEnvConfigFromYaml(self._checked_text + _variables(variables))
+    def checker(self, pool: Any, variables: Mapping[str, CelType], optional: Mapping[str, CelType]) -> Any:
+        """An environment that checks types. Only the engine's configuration can declare `optional` variables, and takes longer."""
+        cel = engine()
+        config = cel.NewEnvConfigFromYaml(self._checked_text + _optional_variables(optional)) if optional else self._configuration
+        return cel.NewEnv(pool, config=config, variables={name: _engine_type(cel, kind) for name, kind in variables.items()})
+
+    @cached_property
+    def _configuration(self) -> Any:
+        return engine().NewEnvConfigFromYaml(self._checked_text)
 
     @cached_property
     def _checked_text(self) -> str:
@@ -81,8 +89,19 @@ def _extensions(names: Iterable[str]) -> str:
     return "extensions:\n" + "".join(f'  - name: "{name}"\n' for name in names)
 
 
-def _variables(types: Mapping[str, str]) -> str:
-    return "variables:\n" + "".join(f'  - name: "{name}"\n    type: "{kind}"\n' for name, kind in types.items()) if types else ""
+def _optional_variables(types: Mapping[str, CelType]) -> str:
+    lines = (f'  - name: "{name}"\n    type: "optional_type<{kind.text}>"\n' for name, kind in types.items())
+    return "variables:\n" + "".join(lines)
+
+
+def _engine_type(cel: Any, kind: CelType) -> Any:
+    if kind.kind == "list":
+        return cel.Type.List(_engine_type(cel, kind.element or DYN))
+    if kind.kind == "map":
+        return cel.Type.Map(cel.Type.STRING, _engine_type(cel, kind.element or DYN))
+    if kind.kind == "message":
+        return cel.Type(kind.message)
+    return getattr(cel.Type, _KINDS.get(kind.kind, "DYN"))
 
 
 def _declared(name: str, overloads: Iterable[Function]) -> str:

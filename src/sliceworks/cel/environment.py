@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.cel import descriptors, syntax
 from sliceworks.cel.dialect import KUBERNETES
-from sliceworks.cel.engine import engine
 from sliceworks.cel.literals import bad_pattern, literal_issues
 from sliceworks.cel.positions import Positions
 from sliceworks.cel.preparation import Preparation
-from sliceworks.cel.types import CelType, Declarations
+from sliceworks.cel.types import DYN, CelType, Declarations
 from sliceworks.cel.values import converter
 from sliceworks.cel.wording import compile_failure, run_failure
 
@@ -85,15 +84,13 @@ class Environment:
         self._declarations = Declarations()
         self._variables = {name: one for name, one in variables.items() if isinstance(one, Variable)}
         types = {name: self._type(one) for name, one in variables.items()}
-        pool = descriptors.pool(self._declarations)
-        self._checker = engine().NewEnv(pool, config=dialect.configuration(types))
+        optional = {name: types.pop(name) for name, one in self._variables.items() if one.optional}
+        self._checker = dialect.checker(descriptors.pool(self._declarations), types, optional)
 
-    def _type(self, variable: Variable | CelType) -> str:
+    def _type(self, variable: Variable | CelType) -> CelType:
         if isinstance(variable, CelType):
-            return variable.text
-        found = self._declarations.declare(variable.schema, variable.shown, resource=variable.resource)
-        text = found.text if found else "dyn"
-        return f"optional_type<{text}>" if variable.optional else text
+            return variable
+        return self._declarations.declare(variable.schema, variable.shown, resource=variable.resource) or DYN
 
     def compile(self, text: str) -> Program:
         """The program of an expression; CompileError where it breaks the language or the types."""

@@ -38,7 +38,8 @@ _RUN = tuple(
     for pattern, replacement in (
         (r"Type conversion error", "type conversion error"),
         (r"String to (Timestamp|Duration) conversion failed", r"type conversion error from 'string' to 'google.protobuf.\1'"),
-        (r"int64 out of uint64 range", "unsigned integer overflow"),
+        (r"\w+ out of uint64 range", "unsigned integer overflow"),
+        (r"\w+ out of int64 range", "integer overflow"),
         (r"cannot convert (\w+) to (\w+)", r"type conversion error from '\1' to '\2'"),
         (r"Index error: index=(-?\d+) size=\d+\Z", r"index out of bounds: \1"),
         (r"No matching overloads found : (?:\(\w+\)\.)?size\(.*", f"{NO_OVERLOAD}: size"),

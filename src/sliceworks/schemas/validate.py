@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.schemas.correlate import old_items
 from sliceworks.schemas.field_errors import FieldError, invalid
 from sliceworks.schemas.invariants import embedded_errors, list_errors
 from sliceworks.schemas.model import MISSING
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from sliceworks.schemas.model import Check, Schema
     from sliceworks.schemas.plans import Plan
 
-    # Runs the CEL rules of one node: (schema, value, old value or MISSING, path).
+    # Runs all CEL rules of a schema: (schema, value, old value or MISSING, path).
     Cel = Callable[[Schema, Any, Any, str], list[FieldError]]
 
 _BLOCKING = frozenset(
@@ -31,7 +30,7 @@ _UNCHECKED = (
 def validate(schema: Schema, value: Any, path: str = "", old: Any = None, *, cel: Cel | None = None) -> list[FieldError]:
     """Everything wrong with the value. With `old`, what was wrong before and did not change is let through, as on an update.
 
-    `cel` is called for each node that has rules, parents first, unless an error says that the value has not the shape they expect.
+    `cel` is called once, for a schema with rules somewhere, unless an error says that the value has not the shape they expect.
     """
     errors: list[FieldError] = []
     _check(schema, value, path, errors)
@@ -47,7 +46,7 @@ def validate(schema: Schema, value: Any, path: str = "", old: Any = None, *, cel
         if any(error.reason in _BLOCKING for error in errors):
             errors.append(invalid("", None, _UNCHECKED))
         else:
-            _run_rules(ruled, value, before, path, lambda *node: errors.extend(cel(*node)))
+            errors += cel(schema, value, before, path)
     return errors
 
 
@@ -62,7 +61,7 @@ def _checks(schema: Schema) -> list[Check] | None:
 
 
 def _rules(schema: Schema) -> bool | None:
-    return bool(schema.rules) or None
+    return bool(schema.rules) or any(branch.rules for branch in schema.all_of) or None
 
 
 def _run_checks(wanted: Plan[list[Check]], value: Any, path: str, errors: list[FieldError]) -> None:
@@ -80,21 +79,3 @@ def _run_checks(wanted: Plan[list[Check]], value: Any, path: str, errors: list[F
     elif value.__class__ is list and wanted.items is not None:
         for index, item in enumerate(value):
             _run_checks(wanted.items, item, f"{path}[{index}]", errors)
-
-
-def _run_rules(wanted: Plan[bool], value: Any, old: Any, path: str, run: Callable[[Schema, Any, Any, str], None]) -> None:
-    if wanted.work:
-        run(wanted.schema, value, old, path)
-    if value.__class__ is dict:
-        before = old if old.__class__ is dict else {}
-        for field, below in wanted.fields.items():
-            if value.get(field) is not None:
-                _run_rules(below, value[field], before.get(field, MISSING), f"{path}.{field}" if path else field, run)
-        if wanted.values is not None:
-            for key, item in value.items():
-                if key not in wanted.schema.properties:
-                    _run_rules(wanted.values, item, before.get(key, MISSING), f"{path}[{key}]", run)
-    elif value.__class__ is list and wanted.items is not None:
-        before_items = old_items(wanted.schema, value, old)
-        for index, item in enumerate(value):
-            _run_rules(wanted.items, item, before_items[index], f"{path}[{index}]", run)
