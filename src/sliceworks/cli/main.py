@@ -19,6 +19,7 @@ PROGRAM = "sliceworks"
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 ENTRIES = {
+    "rehearse": Entry("sliceworks.cli.rehearse:rehearse", "Run a folder of documents on a fresh twin, from start to finish."),
     "twin": Entry("sliceworks.cli.twin:twin", "Run an embedded Kubernetes cluster on this machine."),
     "completion": Entry("sliceworks.cli.completion:completion", "Print the completion script of a shell."),
 }
@@ -43,6 +44,9 @@ def run(arguments: list[str] | None = None) -> int:
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
     except click.UsageError as error:
         return _usage(error)
     except click.ClickException as error:

@@ -1,0 +1,129 @@
+"""A rehearsal: documents applied to a twin in this process, in virtual time, and a record of all that happened.
+
+The same documents and seed give the same record, byte for byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.base.errors import ApiError, SliceworksError
+from sliceworks.kube.client import Client
+from sliceworks.kube.resources import Resource, key_of
+from sliceworks.rehearsal.timeline import Moment, Timeline
+
+if TYPE_CHECKING:
+    from sliceworks.base.yamls import Document
+
+_CRD = "CustomResourceDefinition"
+_PATIENCE = 30.0  # seconds of the twin's time until a new kind must be served
+_POLL = 0.1
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one document: created, changed, unchanged or refused."""
+
+    document: Document
+    result: str
+    reason: str = ""
+    state: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """A rehearsal that is over."""
+
+    outcomes: list[Outcome]
+    moments: list[Moment]
+    lasted: float
+
+    @property
+    def refused(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.result == "refused"]
+
+
+def rehearse(documents: list[Document], *, seconds: float = 60.0, seed: int | None = None) -> Rehearsal:
+    """Apply documents to a fresh twin, let some of its time pass, and tell what happened."""
+    return clock.run(_rehearse(documents, seconds), virtual=True, seed=seed)
+
+
+async def _rehearse(documents: list[Document], seconds: float) -> Rehearsal:
+    from sliceworks.twin.cluster import Cluster
+
+    async with Cluster() as cluster:
+        await clock.sleep(1)  # its own first objects are no news
+        timeline = Timeline()
+        cluster.store.subscribe(timeline.observe)
+        warnings: list[str] = []
+        async with Client(cluster.transport(), on_warning=warnings.append) as client:
+            outcomes = [await _apply(client, document, timeline, warnings) for document in documents]
+            await clock.sleep(max(0.0, seconds - timeline.elapsed()))
+            for outcome in outcomes:
+                outcome.state = await _state(client, outcome)
+        return Rehearsal(outcomes, list(timeline.moments), timeline.elapsed())
+
+
+async def _apply(client: Client, document: Document, timeline: Timeline, warnings: list[str]) -> Outcome:
+    """Apply one document as `kubectl apply --server-side` would; a refusal is an outcome, not an end."""
+    obj = document.data
+    warnings.clear()
+    try:
+        resource = await client.resource_of(obj)
+        before = await _version(client, resource, obj)
+        applied = await client.apply(obj, resource=resource)
+        if resource.kind == _CRD:
+            await _until_served(client, applied)
+    except SliceworksError as error:
+        metadata = obj["metadata"]
+        timeline.add("refused", obj["kind"], metadata.get("namespace") or "", metadata["name"], by="sliceworks", note=error.message)
+        return Outcome(document, "refused", error.message, warnings=list(warnings))
+    after = applied["metadata"].get("resourceVersion")
+    return Outcome(
+        document, "created" if before is None else "unchanged" if before == after else "changed", warnings=list(warnings)
+    )
+
+
+async def _version(client: Client, resource: Resource, obj: dict[str, Any]) -> str | None:
+    found = await _read(client, resource, obj)
+    return str(found["metadata"].get("resourceVersion")) if found else None
+
+
+async def _read(client: Client, resource: Resource, obj: dict[str, Any]) -> dict[str, Any] | None:
+    key = key_of(obj)
+    try:
+        return await client.get(resource, key.name, key.namespace or None)
+    except ApiError as error:
+        if error.code == 404:
+            return None
+        raise
+
+
+async def _until_served(client: Client, crd: dict[str, Any]) -> None:
+    """Wait until objects of a new kind are taken."""
+    resource = await client.resource_of(crd)
+    async with asyncio.timeout(_PATIENCE):
+        while not _holds(await client.get(resource, crd["metadata"]["name"]), "Established"):
+            await clock.sleep(_POLL)
+    client.discovery.invalidate()
+
+
+def _holds(obj: dict[str, Any], condition: str) -> bool:
+    conditions = (obj.get("status") or {}).get("conditions") or []
+    return any(item.get("type") == condition and item.get("status") == "True" for item in conditions)
+
+
+async def _state(client: Client, outcome: Outcome) -> str:
+    """How the object stands at the end, in one word or two."""
+    if outcome.result == "refused":
+        return ""
+    found = await _read(client, await client.resource_of(outcome.document.data), outcome.document.data)
+    if found is None:
+        return "gone"
+    status = found.get("status") or {}
+    held = [str(item.get("type")) for item in status.get("conditions") or [] if item.get("status") == "True"]
+    return str(status.get("phase") or ", ".join(held))

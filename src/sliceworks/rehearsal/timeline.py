@@ -1,0 +1,82 @@
+"""What happened in a cluster, moment by moment: who made, changed or deleted what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+
+if TYPE_CHECKING:
+    from sliceworks.twin.store.entries import Change
+
+_VERBS = {"ADDED": "created", "MODIFIED": "changed", "DELETED": "deleted"}
+# Objects that beat or count for the machinery's own sake.
+_SILENT = {"Lease", "Event"}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One thing that happened, `at` seconds after the start."""
+
+    at: float
+    verb: str
+    kind: str
+    namespace: str
+    name: str
+    by: str = ""
+    note: str = ""
+
+    @property
+    def subject(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+class Timeline:
+    """Collects moments from a store as they come."""
+
+    def __init__(self) -> None:
+        self.moments: list[Moment] = []
+        self._start = clock.loop_time()
+
+    def elapsed(self) -> float:
+        """Seconds since the start, on the cluster's own clock."""
+        return clock.loop_time() - self._start
+
+    def add(self, verb: str, kind: str, namespace: str, name: str, *, by: str = "", note: str = "") -> None:
+        """Note something that the store cannot know, such as a refusal."""
+        self.moments.append(Moment(self.elapsed(), verb, kind, namespace, name, by, note))
+
+    def observe(self, change: Change) -> None:
+        """Note a change of the store."""
+        obj, old = change.obj, change.old
+        kind = str(obj.get("kind") or change.resource)
+        if kind in _SILENT:
+            return
+        note = _news(obj, old)
+        self.add(_VERBS[change.type], kind, change.namespace, change.name, by=_author(obj, old), note=note)
+
+
+def _author(obj: dict[str, Any], old: dict[str, Any] | None) -> str:
+    """Whose fields the change brought; the cluster's own parts may write without a name."""
+    before = (old or {}).get("metadata", {}).get("managedFields") or []
+    now = obj["metadata"].get("managedFields") or []
+    new = [str(entry.get("manager")) for entry in now if entry not in before]
+    return new[0] if new else "the cluster"
+
+
+def _news(obj: dict[str, Any], old: dict[str, Any] | None) -> str:
+    """What a status says now that it did not say before."""
+    status, before = obj.get("status") or {}, (old or {}).get("status") or {}
+    news = []
+    if status.get("phase") != before.get("phase") and status.get("phase"):
+        news.append(str(status["phase"]))
+    known = {(item.get("type"), item.get("status")) for item in before.get("conditions") or []}
+    news += [
+        f"{item.get('type')}={item.get('status')}"
+        for item in status.get("conditions") or []
+        if (item.get("type"), item.get("status")) not in known
+    ]
+    if obj["metadata"].get("deletionTimestamp") and not (old or {}).get("metadata", {}).get("deletionTimestamp"):
+        news.append("being deleted")
+    return ", ".join(news)
