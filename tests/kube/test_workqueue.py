@@ -1,0 +1,113 @@
+"""The work queue: nothing twice at a time, nothing lost, the same order every time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sliceworks.base import clock
+from sliceworks.kube.backoff import Backoff
+from sliceworks.kube.workqueue import ShutDown, WorkQueue
+
+
+def test_keys_come_once_and_in_order() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        for key in "abab":
+            queue.add(key)
+        assert len(queue) == 2
+        assert [await queue.get(), await queue.get()] == ["a", "b"]
+
+    clock.run(main(), virtual=True)
+
+
+def test_what_is_added_during_work_comes_again_afterwards() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("a")
+        assert await queue.get() == "a"
+        queue.add("a")
+        queue.add("a")
+        assert len(queue) == 0
+        queue.done("a")
+        assert await queue.get() == "a"
+        queue.done("a")
+        assert queue.idle
+
+    clock.run(main(), virtual=True)
+
+
+def test_later_is_at_the_earliest_time_asked_for() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add_after("a", 10)
+        queue.add_after("a", 5)
+        queue.add_after("a", 20)
+        queue.add_after("now", 0)
+        assert await queue.get() == "now"
+        assert await queue.get() == "a"
+        assert clock.loop_time() == pytest.approx(5)
+        queue.done("a")
+        queue.done("now")
+        assert queue.idle
+
+    clock.run(main(), virtual=True)
+
+
+def test_failures_in_a_row_wait_longer() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue(Backoff(first=1, cap=5, jitter=0))
+        assert [queue.add_rate_limited("a") for _ in range(4)] == [1, 2, 4, 5]
+        assert queue.failures("a") == 4
+        queue.forget("a")
+        assert queue.add_rate_limited("a") == 1
+        assert queue.add_rate_limited("b", at_least=30) == 30
+        assert Backoff(first=1, cap=5, jitter=0).delay(10_000) == 5
+
+    clock.run(main(), virtual=True)
+
+
+def test_each_waiting_worker_gets_one() -> None:
+    async def main() -> None:
+        queue: WorkQueue[int] = WorkQueue()
+        workers = [asyncio.create_task(queue.get()) for _ in range(3)]
+        await asyncio.sleep(0)
+        workers[0].cancel()
+        for key in range(2):
+            queue.add(key)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [worker.result() for worker in workers[1:]] == [0, 1]
+
+    clock.run(main(), virtual=True)
+
+
+def test_a_worker_that_is_cancelled_as_it_is_woken_wakes_another() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        queue.add("a")
+        first.cancel()
+        assert await second == "a"
+
+    clock.run(main(), virtual=True)
+
+
+def test_shutting_down() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        waiting = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        queue.add_after("late", 5)
+        queue.shut_down()
+        with pytest.raises(ShutDown):
+            await waiting
+        queue.add("a")
+        queue.add_after("a", 1)
+        with pytest.raises(ShutDown):
+            await queue.get()
+        assert queue.idle
+
+    clock.run(main(), virtual=True)
