@@ -7,7 +7,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Self
 
-from sliceworks.base import clock
+from sliceworks.base import clock, names
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.kube.event_folding import Folder, Report, reference
 from sliceworks.kube.well_known import CORE_EVENT, EVENT
@@ -114,7 +114,7 @@ class EventRecorder:
 
     def _event(self, told: Told) -> Object:
         report = told.report
-        body: Object = {"metadata": {"generateName": f"{report.regarding['name']}.", "namespace": report.namespace}}
+        body: Object = {"metadata": {"name": _name(report.regarding["name"]), "namespace": report.namespace}}
         common = {"type": report.type, "reason": report.reason, "action": report.action, "reportingInstance": self._instance}
         if self._core:
             moment = clock.timestamp()
@@ -133,6 +133,12 @@ class EventRecorder:
             return {"count": told.count, "lastTimestamp": clock.timestamp(), "message": told.note}
         # The note of an events.k8s.io event cannot change: what is combined shows its first one.
         return {"series": {"count": told.count, "lastObservedTime": clock.micro_timestamp()}}
+
+
+def _name(about: str) -> str:
+    # Not generateName: the newer events refuse one that ends in a dot, and this is how people know the names of events.
+    usable = "event" if names.dns1123_subdomain_errors(about) else names.shorten(about, 200)
+    return f"{usable}.{clock.randomness().getrandbits(64):016x}"
 
 
 def _cut(note: str) -> str:
