@@ -112,7 +112,27 @@ def ask_definitions(server: Server) -> Object:
     """What the server says of definitions, right and wrong; nothing is kept there."""
     cases: dict[str, Object] = yaml.safe_load((CASES / "definition_cases.yaml").read_text())
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All"
-    return {name: definition_answer(*server.ask("POST", path, case)) for name, case in cases.items()}
+    return {name: definition_answer(*server.ask("POST", path, changed_definition(case or {}))) for name, case in cases.items()}
+
+
+def changed_definition(case: Object) -> Object:
+    """A sound definition, with what a case changes: `spec` and `version` are merged in, `schema` replaces the schema."""
+    made: Object = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.cases.sliceworks.dev", **case.get("metadata", {})},
+        "spec": {"group": GROUP, "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"}},
+    }
+    root = case.get(
+        "schema", {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}
+    )
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": root}}
+    versions = [version | case.get("version", {}), *(version | more for more in case.get("more", ()))]
+    spec = made["spec"]
+    spec["versions"] = versions
+    for key, value in case.get("spec", {}).items():
+        spec[key] = {**spec[key], **value} if isinstance(value, dict) and isinstance(spec.get(key), dict) else value
+    return made
 
 
 def definition_answer(code: int, body: Object, warnings: list[str]) -> Object:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parent / "data" / "kubernetes-1.35"
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+_DEFINITION = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"
 # Where the components of a group live, when it is not `io.k8s.api.<first label of the group>`.
 _PACKAGES = {
     "": "io.k8s.api.core",
@@ -111,6 +112,10 @@ class Builtins:
             schema.defaulters.append(defaulter)
         if check:
             schema.checks.append(check)
+        if schema.name == _DEFINITION:
+            from sliceworks.schemas.crds import set_defaults
+
+            schema.defaulters.append(set_defaults)
 
 
 @cache

@@ -1,11 +1,17 @@
-"""CustomResourceDefinitions: the schema of a version, what is filled in, their conditions."""
+"""CustomResourceDefinitions: what is wrong with them, what is filled in, the schema of a version, their conditions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sliceworks.schemas import formats
 from sliceworks.schemas.builtins import OBJECT_META, catalogue
 from sliceworks.schemas.model import Schema, build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sliceworks.schemas.field_errors import FieldError
 
 Object = dict[str, Any]
 
@@ -45,6 +51,41 @@ def set_defaults(definition: Object) -> None:
         storage = next((item["name"] for item in spec.get("versions") or () if item.get("storage")), None)
         if storage is not None:
             status["storedVersions"] = [storage]
+
+
+def errors(
+    definition: Object,
+    old: Object | None = None,
+    compile_rules: Callable[[Schema, str], list[FieldError]] | None = None,
+) -> list[FieldError]:
+    """What is wrong with a definition, and with its change from `old`.
+
+    `compile_rules` says what is wrong with the CEL rules in a schema that stands at a path; it is called for sound schemas only.
+    """
+    from sliceworks.schemas.definitions.errors import definition_errors, update_errors
+
+    found = list(definition_errors(definition, compile_rules))
+    return found if old is None else [*found, *update_errors(definition, old)]
+
+
+def warnings(definition: Object) -> list[str]:
+    """What is accepted but means nothing: formats that are not known."""
+    roots = [(item.get("schema") or {}).get("openAPIV3Schema") or {} for item in definition["spec"].get("versions") or ()]
+    unknown = dict.fromkeys(name for root in roots for name in _unknown_formats(root))
+    return [f'unrecognized format "{name}"' for name in unknown]
+
+
+def _unknown_formats(node: Object) -> Iterator[str]:
+    if node.get("format") and node.get("type") == "string" and formats.known(node["format"]) is None:
+        yield node["format"]
+    for child in (node.get("properties") or {}).values():
+        yield from _unknown_formats(child)
+    for keyword in ("items", "additionalProperties", "not"):
+        if isinstance(node.get(keyword), dict):
+            yield from _unknown_formats(node[keyword])
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for branch in node.get(keyword) or ():
+            yield from _unknown_formats(branch)
 
 
 def condition_is(definition: Object, kind: str, status: str) -> bool:

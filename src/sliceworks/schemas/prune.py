@@ -30,6 +30,14 @@ def prune(schema: Schema, value: Any, unknown: list[str]) -> Any:
     return value
 
 
+def prune_value(schema: Schema, value: Any, unknown: list[str]) -> None:
+    """Prunes a part of a custom resource in place, as `prune` does with the whole."""
+    _prune(schema, value, unknown)
+    embedded = plan(schema, "embedded", is_embedded)
+    if embedded is not None:
+        _read_embedded(embedded, value, unknown)
+
+
 def _prune(schema: Schema | None, value: Any, unknown: list[str]) -> None:
     if value.__class__ is dict:
         if schema is None:

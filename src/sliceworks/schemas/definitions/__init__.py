@@ -1,0 +1,1 @@
+"""What must hold for a CustomResourceDefinition. `sliceworks.schemas.crds` is the way in."""
