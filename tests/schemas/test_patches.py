@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.schemas.patching.record import OBSERVED, cases
 
 from sliceworks.base.errors import ApiError, Invalid, RequestEntityTooLarge
 from sliceworks.schemas.builtins import catalogue
 from sliceworks.schemas.patches import MOST_COPIED, MOST_OPERATIONS, json_patch, merge_patch, unknown_fields, unreadable
 from sliceworks.schemas.strategic import strategic_merge
-from tests.schemas.patching.record import OBSERVED, cases
 
 Object = dict[str, Any]
 
@@ -99,7 +99,7 @@ def test_copies_in_a_json_patch_are_limited() -> None:
 
 def test_copies_do_not_share() -> None:
     doc = {"a": {"b": [1]}}
-    operations = [
+    operations: list[Object] = [
         {"op": "add", "path": "/a/c", "value": {"d": 1}},
         {"op": "copy", "from": "/a", "path": "/z"},
         {"op": "add", "path": "/a/b/-", "value": 2},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.errors import BadRequest
 from sliceworks.schemas.fieldsets import spoken
 from sliceworks.schemas.shapes import KEYED, SET, Unkeyed
 
@@ -13,6 +14,31 @@ if TYPE_CHECKING:
     from sliceworks.schemas.shapes import Shape
 
 GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", dict: "map[string]interface {}", list: "[]interface {}"}
+
+
+def check_applied(applied: dict[str, Any], shape: Shape, api_version: str, kind: str) -> None:
+    """Refuses what cannot be applied: another kind than the endpoint's, owners in it, values that do not fit."""
+    named = str(applied.get("apiVersion") or ""), str(applied.get("kind") or "")
+    if named != (api_version, kind or named[1]):
+        group, _, version = named[0].rpartition("/")
+        raise BadRequest(f"invalid object type: {group}/{version}, Kind={named[1]}")
+    metadata = applied.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        raise BadRequest("metadata.managedFields must be nil")
+    problems = list(misfits(shape, applied))
+    if problems:
+        raise BadRequest(f"failed to create typed patch object ({_spoken(applied)}): {_listed(problems)}")
+
+
+def _spoken(applied: dict[str, Any]) -> str:
+    metadata = applied.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    group, _, version = str(applied["apiVersion"]).rpartition("/")
+    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {group}/{version}, Kind={applied['kind']}"
+
+
+def _listed(problems: list[str]) -> str:
+    return problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
 
 
 def misfits(shape: Shape, value: Any, path: str = "") -> Iterator[str]:

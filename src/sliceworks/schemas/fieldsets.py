@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Fields = dict[str, Any]
+EMPTY: Fields = {}
 
 _KINDS = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
 

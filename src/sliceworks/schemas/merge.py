@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.schemas.comparison import claimed
-from sliceworks.schemas.fieldsets import difference, intersection, union
+from sliceworks.schemas.fieldsets import EMPTY, difference, intersection, union
 from sliceworks.schemas.shapes import DEDUCED, KEYED, MAP, UNIT
 
 if TYPE_CHECKING:
@@ -149,3 +149,26 @@ def prune(shape: Shape, merged: Any, dropped_from: Fields, owned: Fields) -> Any
     second = removed(shape, merged, difference(everything, kept))
     gone = difference(everything, with_names(shape, claimed(shape, second)))
     return removed(shape, merged, intersection(gone, last))
+
+
+def settled(shape: Shape, fields: Fields) -> Fields:
+    """The set as the schema has it now: where a part became one unit, whoever owned something of it owns the unit."""
+    found = fields
+    for name, below in fields.items():
+        if not below:
+            continue
+        sub = _below(shape, name)
+        if sub is None or sub is DEDUCED:
+            continue
+        now = EMPTY if sub.kind == UNIT and sub.form in ("map", "list") else settled(sub, below)
+        if now is not below:
+            if found is fields:
+                found = dict(fields)
+            found[name] = now
+    return found
+
+
+def _below(shape: Shape, name: str) -> Shape | None:
+    if name[0] == "f":
+        return shape.fields[name[2:]][1] if shape.kind == MAP else None
+    return shape.element if name[0] == "k" else None

@@ -1,4 +1,4 @@
-"""Strategic merge patch: Kubernetes' own, in which schemas say which lists merge and by which key, and the patch carries directives.
+"""Strategic merge patch: Kubernetes' own, in which schemas say how lists merge and the patch carries directives.
 
 Returns a new document and leaves the old one as it was; what did not change is shared between the two.
 """

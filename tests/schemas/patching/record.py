@@ -13,7 +13,6 @@ from typing import Any
 
 import orjson
 import yaml
-
 from tests.schemas.ownership.record import TYPES, Server, prepare
 
 HERE = Path(__file__).parent
