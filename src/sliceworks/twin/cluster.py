@@ -19,12 +19,13 @@ from sliceworks.twin.api.resources import Registry, Resource, Subresource, Versi
 from sliceworks.twin.auth.jwt import Issuer
 from sliceworks.twin.auth.rbac import RESOURCES, Rbac
 from sliceworks.twin.auth.tokens import Authenticator, administrator, new_token
-from sliceworks.twin.controllers import controllers
+from sliceworks.twin.controllers.manager import Controllers
 from sliceworks.twin.store.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sliceworks.kube.transport import Request, Response
     from sliceworks.twin.auth.identity import User
     from sliceworks.twin.store.entries import Change
 
@@ -80,7 +81,7 @@ class Cluster:
         self.core = Core(self.store, registry, rbac, issuer)
         self.core.customs = Customs(self.core)
         self.api = Api(self.core, Authenticator({self.token: administrator()}, issuer, view.get))
-        self._ca = ca
+        self.controllers = Controllers(self.store, registry, self._handle_as, authority=ca)
         self._tasks: list[asyncio.Task[Any]] = []
         self.store.subscribe(self._observe_roles)
 
@@ -91,18 +92,22 @@ class Cluster:
     async def __aenter__(self) -> Self:
         bootstrap.fill(self.store, self.core.registry)
         self.core.customs.start()
-        runners = [DefinitionController(self.core).run(), *controllers(self.store, self.as_user, self._ca)]
-        self._tasks = [asyncio.create_task(runner) for runner in runners]
+        self._tasks = [asyncio.create_task(DefinitionController(self.core).run())]
+        self.controllers.start()
         await self.store.settled()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.controllers.stop()
         for task in self._tasks:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks, return_exceptions=True)
         self.store.close_watches()
         self.store.close()
+
+    async def _handle_as(self, request: Request, user: User) -> Response:
+        return await self.api.handle(request, certificate=user)
 
     def as_user(self, user: User) -> InProcess:
         """A transport whose requests come from a user of this process' choosing."""

@@ -1,0 +1,61 @@
+"""Runs all controllers of one cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.twin.controllers.accounts import RootCertificates, ServiceAccounts
+from sliceworks.twin.controllers.garbage import GarbageCollector
+from sliceworks.twin.controllers.namespaces import Namespaces
+from sliceworks.twin.controllers.protection import StorageProtection
+from sliceworks.twin.controllers.quotas import Quotas
+from sliceworks.twin.controllers.roles import AggregatedRoles
+from sliceworks.twin.controllers.world import World
+
+if TYPE_CHECKING:
+    from sliceworks.twin.api.resources import Registry
+    from sliceworks.twin.controllers.loop import Change, Controller
+    from sliceworks.twin.controllers.world import Handle
+    from sliceworks.twin.store.store import Store
+
+
+class Controllers:
+    """Start them once the store is open; `handle` answers a request as a user, and `authority` is the cluster's CA certificate."""
+
+    def __init__(self, store: Store, registry: Registry, handle: Handle, *, authority: str) -> None:
+        world = World(store, registry, handle)
+        self._store = store
+        self.all: tuple[Controller[Any], ...] = (
+            ServiceAccounts(world),
+            RootCertificates(world, authority),
+            AggregatedRoles(world),
+            Quotas(world),
+            StorageProtection(world),
+            Namespaces(world),
+            GarbageCollector(world),
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Look at everything there is, then follow the changes, in tasks of the running loop."""
+        self._store.subscribe(self._observe)
+        self._tasks = [asyncio.create_task(each.run(), name=type(each).__name__) for each in self.all]
+
+    def _observe(self, change: Change) -> None:
+        for each in self.all:
+            each.observe(change)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to do now or later."""
+        return all(each.queue.idle for each in self.all)
+
+    async def stop(self) -> None:
+        """End the work; what was left undone shows when it is started again."""
+        for each in self.all:
+            each.queue.shut_down()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []

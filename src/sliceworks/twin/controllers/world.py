@@ -1,0 +1,124 @@
+"""What a controller sees of the cluster and does to it: reads come from the store, writes go through the API like anyone's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+import orjson
+
+from sliceworks.base.errors import from_status
+from sliceworks.kube.transport import Request
+from sliceworks.twin.auth.identity import service_account
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from sliceworks.kube.transport import Response
+    from sliceworks.twin.api.resources import Registry
+    from sliceworks.twin.auth.identity import User
+    from sliceworks.twin.store.store import Store
+
+    Handle = Callable[[Request, User], Awaitable[Response]]
+
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+class Key(NamedTuple):
+    """One object: `resource` is the `group/plural` it is stored under."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+class Served(NamedTuple):
+    """How a resource is reached."""
+
+    resource: str
+    stored_as: str
+    base: str
+    plural: str
+    kind: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+
+    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        path = (
+            f"{self.base}/namespaces/{namespace}/{self.plural}" if self.namespaced and namespace else f"{self.base}/{self.plural}"
+        )
+        return path + (f"/{quote(name, safe=':')}" if name else "") + (f"/{subresource}" if subresource else "")
+
+
+class World:
+    """The cluster as controllers know it."""
+
+    def __init__(self, store: Store, registry: Registry, handle: Handle) -> None:
+        self._store = store
+        self._registry = registry
+        self._handle = handle
+        self._generation = -1
+        self._by_kind: dict[tuple[str, str], Served] = {}
+        self._by_resource: dict[str, Served] = {}
+
+    def of_kind(self, api_version: str, kind: str) -> Served | None:
+        """The resource that serves a kind; None when there is none."""
+        self._refresh()
+        return self._by_kind.get((api_version.rpartition("/")[0], kind))
+
+    def of(self, resource: str) -> Served | None:
+        """The resource stored under this name."""
+        self._refresh()
+        return self._by_resource.get(resource)
+
+    def namespaced(self) -> list[Served]:
+        """All that lives in namespaces and can be deleted there."""
+        self._refresh()
+        return [served for served in self._by_resource.values() if served.namespaced and "delete" in served.verbs]
+
+    def get(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+        entry = self._store.get(resource, namespace, name)
+        return entry.object() if entry else None
+
+    def find_all(self, resource: str, namespace: str | None = None) -> Iterator[dict[str, Any]]:
+        return (entry.object() for entry in self._store.scan(resource, namespace))
+
+    def holding(self, resource: str, text: bytes) -> Iterator[dict[str, Any]]:
+        """The objects of a resource in which some text occurs: cheaper than to decode them all."""
+        return (entry.object() for entry in self._store.scan(resource) if text in entry.data)
+
+    async def send(
+        self, user: User, method: str, path: str, body: Mapping[str, Any] | None = None, **options: str
+    ) -> dict[str, Any]:
+        """Ask the API for something as a controller's user; raises the ApiError it answers with."""
+        kind = options.pop("content_type", "application/json")
+        headers = {"user-agent": "kube-controller-manager", "accept": "application/json", "content-type": kind}
+        data = orjson.dumps(body) if body is not None else b""
+        response = await self._handle(Request(method, path, tuple(options.items()), headers, data), user)
+        found: dict[str, Any] = orjson.loads(response.body) if response.body else {}
+        if response.status >= 400:
+            raise from_status(response.status, found)
+        return found
+
+    def _refresh(self) -> None:
+        if self._generation == self._registry.generation:
+            return
+        self._generation = self._registry.generation
+        self._by_kind, self._by_resource = {}, {}
+        for resource in self._registry:
+            version = resource.versions.get(resource.storage_version) or next(iter(resource.versions.values()), None)
+            if version is None:
+                continue
+            base = f"/apis/{resource.group}/{version.name}" if resource.group else f"/api/{version.name}"
+            served = Served(
+                resource.key, resource.stored_as, base, resource.plural, resource.kind, resource.namespaced, tuple(version.verbs)
+            )
+            self._by_kind[resource.group, resource.kind] = served
+            # Two groups may serve what is stored once, as with events: one of them is enough.
+            self._by_resource.setdefault(resource.stored_as, served)
+
+
+def controller_user(name: str) -> User:
+    """The user a controller acts as; the bootstrap policy gives it its rights."""
+    return service_account("kube-system", name)
