@@ -1,0 +1,121 @@
+"""The root of the command line: quick help, exit codes, errors in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import click
+import pytest
+
+import sliceworks
+from sliceworks.base.errors import InvalidDocument, SliceworksError, TimedOut, UsageError
+from sliceworks.cli import main
+
+HEAVY = ("aiohttp", "asyncio", "cel_expr_python", "cryptography", "orjson", "rich", "uvloop", "yaml")
+
+
+def test_help_lists_what_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in main.ENTRIES)
+    for name, entry in main.ENTRIES.items():
+        context = click.Context(main.cli)
+        command = main.cli.get_command(context, name)
+        assert command is not None
+        assert command.get_short_help_str(120) == entry.summary or command.help is not None
+
+
+def test_help_imports_nothing_heavy_and_is_quick() -> None:
+    code = f"""
+import sys
+from sliceworks.cli.main import run
+run(["--help"])
+print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+"""
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        times.append(time.monotonic() - began)
+        assert done.stderr.strip() == "[]"
+    assert min(times) < 0.3
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"sliceworks, version {sliceworks.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "error: No such command 'nothing'.\nhint: sliceworks --help\n"),
+        (["completion", "tcsh"], "error: Invalid value for '{bash|zsh|fish}'"),
+        (["twin", "start", "--speed", "0"], "error: Invalid value for '--speed'"),
+        (
+            ["twin", "start", "--timeout", "soon"],
+            "error: Invalid value for '--timeout': 'soon' is no duration",
+        ),
+        (["twin", "start", "--name", "A"], "error: 'A' cannot be the name of a twin"),
+        (["twin"], "Usage: sliceworks twin"),
+    ],
+)
+def test_wrong_usage_is_exit_code_two(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (SliceworksError("it broke\nbadly", hint="mend it"), 1, "error: it broke badly\nhint: mend it\n"),
+        (UsageError("not so"), 2, "error: not so\n"),
+        (TimedOut("too late"), 3, "error: too late\n"),
+        (InvalidDocument("is wrong", place="a.yaml:3"), 1, "error: a.yaml:3: is wrong\n"),
+        (FileNotFoundError(2, "No such file or directory", "x.yaml"), 1, "error: x.yaml: No such file or directory\n"),
+        (
+            ZeroDivisionError("division by zero"),
+            1,
+            "error: unexpected ZeroDivisionError: division by zero\nhint: set SLICEWORKS_DEBUG=1",
+        ),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(
+    error: BaseException, code: int, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_context: click.Context) -> None:
+        raise error
+
+    monkeypatch.setattr(main.cli, "invoke", failing)
+    assert main.run(["twin"]) == code
+    assert capsys.readouterr().err.lstrip().startswith(text)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["completion", shell]) == 0
+    out = capsys.readouterr().out
+    assert "_SLICEWORKS_COMPLETE" in out
+    assert "sliceworks" in out
+
+
+def test_completion_knows_commands_and_options() -> None:
+    def complete(words: str) -> list[str]:
+        environment = {"_SLICEWORKS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+        done = subprocess.run([sys.executable, "-m", "sliceworks"], env=environment, capture_output=True, text=True, check=True)
+        return [line.partition(",")[2] for line in done.stdout.split()]
+
+    assert complete("sliceworks tw") == ["twin"]
+    assert complete("sliceworks twin st") == ["start", "status", "stop"]
+    assert "--foreground" in complete("sliceworks twin start --f")
+
+
+def test_an_early_end_of_the_reader_is_no_error() -> None:
+    command = f"{sys.executable} -m sliceworks completion bash | head -c 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -1,0 +1,23 @@
+"""Data in the format that was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sliceworks.cli.output import Report, show
+
+if TYPE_CHECKING:
+    import pytest
+
+REPORT = Report(("name", "age"), [("a", "5s"), ("b", None)], [{"name": "a"}, {"name": "b", "n": None}], ["thing/a", "thing/b"])
+
+
+def test_every_format(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = {}
+    for form in ("table", "json", "yaml", "name"):
+        show(REPORT, form)
+        shown[form] = capsys.readouterr().out
+    assert shown["table"] == "NAME   AGE\na      5s\nb      <none>\n"
+    assert shown["json"] == '[\n  {\n    "name": "a"\n  },\n  {\n    "name": "b",\n    "n": null\n  }\n]\n'
+    assert shown["yaml"] == "- name: a\n- name: b\n  n: null\n"
+    assert shown["name"] == "thing/a\nthing/b\n"

@@ -1,0 +1,59 @@
+"""The documents of a rehearsal: checked whole, and in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sliceworks.base.errors import InvalidDocument
+from sliceworks.rehearsal import documents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "all.yaml").write_text(text)
+    return folder
+
+
+def test_what_others_stand_on_comes_first(tmp_path: Path) -> None:
+    text = "\n---\n".join(
+        f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: {name}}}"
+        for version, kind, name in [
+            ("v1", "Pod", "a"),
+            ("example.com/v1", "Thing", "b"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "c"),
+            ("v1", "Pod", "d"),
+            ("v1", "Namespace", "e"),
+        ]
+    )
+    assert [document.name for document in documents.read(write(tmp_path, text))] == [
+        "Namespace/e",
+        "CustomResourceDefinition/c",
+        "Pod/a",
+        "Thing/b",
+        "Pod/d",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: Pod", "all.yaml:1: has no apiVersion"),
+        ("apiVersion: v1", "all.yaml:1: has no kind"),
+        ("apiVersion: v1\nkind: Pod", "all.yaml:1: Pod has no metadata.name"),
+        ("apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {}", "all.yaml:3: Pod has no metadata.name"),
+        ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: 5", "all.yaml:4: Pod has no metadata.name"),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}",
+            "all.yaml:7: Pod/a is written twice",
+        ),
+        ("# nothing", ": has no documents"),
+    ],
+)
+def test_what_is_wrong_is_found_before_anything_is_applied(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidDocument) as caught:
+        documents.read(write(tmp_path, text))
+    assert str(caught.value).endswith(message)
