@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from tests.cel.corpus import OBSERVED, Case, cases
+from tests.cel.corpus import OBSERVED, RULES, Case, cases, content, whole_schema, without_rules
 
 _GROUP = "cel.sliceworks.dev"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -40,9 +40,7 @@ class Server:
             return error.code, json.loads(text) if text.startswith(b"{") else {}
 
 
-def definition(name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    spec = {"type": "object", "properties": fields}
-    schema = {"type": "object", "properties": {"spec": spec}}
+def definition(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     names = {"plural": f"{name}s", "singular": name, "kind": name.capitalize(), "listKind": f"{name.capitalize()}List"}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     return {
@@ -63,66 +61,78 @@ def causes(answer: tuple[int, dict[str, Any]]) -> list[dict[str, str]]:
     return found
 
 
-def tried(server: Server, name: str, batch: list[Case]) -> dict[str, Any]:
-    """What the server says of the values and updates of some cases."""
-    objects = f"/apis/{_GROUP}/v1/{name}s"
-    place = f"{_DEFINITIONS}/{name}s.{_GROUP}"
-    server.call("DELETE", place)
-    while server.call("GET", place)[0] != 404:
-        time.sleep(0.2)
-    server.call("POST", _DEFINITIONS, definition(name, {case.name: case.bare for case in batch}))
-    while server.call("GET", f"{objects}?limit=1")[0] != 200:
-        time.sleep(0.2)
-    body = {"apiVersion": f"{_GROUP}/v1", "kind": name.capitalize()}
-    olds = {}
-    for case in batch:
-        for index, (old, _) in enumerate(case.updates):
-            made = server.call("POST", objects, {**body, "metadata": {"name": f"{case.name}-{index}"}, "spec": {case.name: old}})
-            olds[case.name, index] = made[1]
-    _, current = server.call("GET", place)
-    fields = {case.name: case.schema for case in batch} | {"probe": _probe()}
-    current["spec"]["versions"] = definition(name, fields)["spec"]["versions"]
-    if causes(server.call("PUT", place, current)):
-        raise SystemExit(f"the rules of {name} do not compile together")
-    probe = {**body, "metadata": {"name": "probe"}, "spec": {"probe": 1}}
-    while server.call("POST", f"{objects}?dryRun=All", probe)[0] != 422:
-        time.sleep(0.2)
-    found = {}
-    for case in batch:
-        new = {**body, "metadata": {"name": f"{case.name}-new"}}
+class Trial:
+    """A definition for some cases, and the objects made of it."""
+
+    def __init__(self, server: Server, name: str, batch: list[Case]) -> None:
+        self._server, self._name, self._batch = server, name, batch
+        self._objects = f"/apis/{_GROUP}/v1/{name}s"
+        self._place = f"{_DEFINITIONS}/{name}s.{_GROUP}"
+
+    def run(self) -> dict[str, Any]:
+        """What the server says of the values and updates of the cases."""
+        self._define_without_rules()
+        olds = {
+            (case.name, index): self._server.call("POST", self._objects, self._object(case, f"{case.name}-{index}", old))[1]
+            for case in self._batch
+            for index, (old, _) in enumerate(case.updates)
+        }
+        self._add_rules()
+        found = {case.name: self._answers(case, olds) for case in self._batch}
+        self._server.call("DELETE", self._place)
+        return found
+
+    def _object(self, case: Case, name: str, value: Any) -> dict[str, Any]:
+        meta = {"apiVersion": f"{_GROUP}/v1", "kind": self._name.capitalize(), "metadata": {"name": name}}
+        return {**meta, **content(case, value)}
+
+    def _define_without_rules(self) -> None:
+        self._server.call("DELETE", self._place)
+        while self._server.call("GET", self._place)[0] != 404:
+            time.sleep(0.2)
+        self._server.call("POST", _DEFINITIONS, definition(self._name, without_rules(whole_schema(self._batch))))
+        while self._server.call("GET", f"{self._objects}?limit=1")[0] != 200:
+            time.sleep(0.2)
+
+    def _add_rules(self) -> None:
+        """A rule that always fails tells when the definition with rules is in force."""
+        _, current = self._server.call("GET", self._place)
+        schema = whole_schema(self._batch)
+        probe = {"type": "integer", RULES: [{"rule": "false"}]}
+        schema = {**schema, "properties": {**schema["properties"], "probe": probe}}
+        current["spec"]["versions"] = definition(self._name, schema)["spec"]["versions"]
+        if causes(self._server.call("PUT", self._place, current)):
+            raise SystemExit(f"the rules of {self._name} do not compile together")
+        meta = {"apiVersion": f"{_GROUP}/v1", "kind": self._name.capitalize(), "metadata": {"name": "probe"}}
+        while self._server.call("POST", f"{self._objects}?dryRun=All", {**meta, "probe": 1})[0] != 422:
+            time.sleep(0.2)
+
+    def _answers(self, case: Case, olds: dict[tuple[str, int], dict[str, Any]]) -> dict[str, Any]:
         created = [
-            causes(server.call("POST", f"{objects}?dryRun=All", {**new, "spec": {case.name: value}})) for value in case.values
+            causes(self._server.call("POST", f"{self._objects}?dryRun=All", self._object(case, "new", value)))
+            for value in case.values
         ]
-        updated = [
-            causes(
-                server.call(
-                    "PUT", f"{objects}/{case.name}-{index}?dryRun=All", {**olds[case.name, index], "spec": {case.name: value}}
-                )
-            )
-            for index, (_, value) in enumerate(case.updates)
-        ]
-        found[case.name] = {"rule": case.rule, "compile": [], "values": created, "updates": updated}
-    server.call("DELETE", place)
-    return found
-
-
-def _probe() -> dict[str, Any]:
-    """A rule that always fails tells when the definition with rules is in force."""
-    return {"type": "integer", "x-kubernetes-validations": [{"rule": "false"}]}
+        updated = []
+        for index, (_, value) in enumerate(case.updates):
+            body = {**olds[case.name, index], **content(case, value)}
+            updated.append(causes(self._server.call("PUT", f"{self._objects}/{case.name}-{index}?dryRun=All", body)))
+        return {"rule": case.text, "compile": [], "values": created, "updates": updated}
 
 
 def main() -> None:
     server = Server(*sys.argv[1:3])
     found: dict[str, Any] = {}
-    good = []
+    good: list[Case] = []
+    roots: list[Case] = []
     for case in cases():
-        answer = causes(server.call("POST", f"{_DEFINITIONS}?dryRun=All", definition("dry", {case.name: case.schema})))
+        answer = causes(server.call("POST", f"{_DEFINITIONS}?dryRun=All", definition("dry", whole_schema([case]))))
         if answer:
-            found[case.name] = {"rule": case.rule, "compile": answer}
+            found[case.name] = {"rule": case.text, "compile": answer}
         else:
-            good.append(case)
-    for start in range(0, len(good), _PER_DEFINITION):
-        found |= tried(server, f"batch{start}", good[start : start + _PER_DEFINITION])
+            (roots if case.root else good).append(case)
+    batches = [good[start : start + _PER_DEFINITION] for start in range(0, len(good), _PER_DEFINITION)]
+    for index, batch in enumerate([*batches, *([case] for case in roots)]):
+        found |= Trial(server, f"batch{index}", batch).run()
     OBSERVED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     print(f"{len(found)} cases, {sum(bool(one['compile']) for one in found.values())} of them do not compile", file=sys.stderr)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.cel.corpus import OBSERVED, Case, cases, comparable
+from tests.cel.corpus import OBSERVED, Case, cases, comparable, content, whole_schema
 
 from sliceworks.cel.rules import compile_rules, evaluate_rules
 from sliceworks.schemas.structural import MISSING, Schema, build
@@ -17,22 +17,22 @@ _GOOD = [case for case in _CASES if not _OBSERVED[case.name]["compile"]]
 
 
 def _schema(case: Case) -> Schema:
-    return build({"type": "object", "properties": {"spec": {"type": "object", "properties": {case.name: case.schema}}}})
+    return build(whole_schema([case]))
 
 
 def _object(case: Case, value: Any) -> dict[str, Any]:
-    return {"apiVersion": "cel.sliceworks.dev/v1", "kind": "Batch", "metadata": {"name": "x"}, "spec": {case.name: value}}
+    return {"apiVersion": "cel.sliceworks.dev/v1", "kind": "Batch", "metadata": {"name": "new"}, **content(case, value)}
 
 
-@pytest.mark.parametrize("case", _CASES, ids=lambda case: f"{case.name}: {case.rule}")
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: f"{case.name}: {case.text}")
 def test_definitions_are_taken_and_refused_as_observed(case: Case) -> None:
     observed = _OBSERVED[case.name]
-    assert observed["rule"] == case.rule, "the cases changed: run tests.cel.refresh"
+    assert observed["rule"] == case.text, "the cases changed: run tests.cel.refresh"
     errors = compile_rules(_schema(case), "spec.validation.openAPIV3Schema")
     assert comparable([error.cause() for error in errors]) == comparable(observed["compile"])
 
 
-@pytest.mark.parametrize("case", _GOOD, ids=lambda case: f"{case.name}: {case.rule}")
+@pytest.mark.parametrize("case", _GOOD, ids=lambda case: f"{case.name}: {case.text}")
 def test_values_are_judged_as_observed(case: Case) -> None:
     schema = _schema(case)
     found = [evaluate_rules(schema, _object(case, value), MISSING) for value in case.values]

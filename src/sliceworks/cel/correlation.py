@@ -35,10 +35,6 @@ class Correlation:
             self._equal = _equal(self.schema, self.value, self.old)
         return self._equal
 
-    def nearest(self) -> Correlation:
-        """The same place seen from inside `allOf`: only what is above counts."""
-        return Correlation(None, self.value, MISSING, above=self.above, root=False)
-
     def key(self, name: str) -> Correlation:
         if self._root and name in ("apiVersion", "kind"):
             return Correlation(None, None, MISSING, root=False)

@@ -11,14 +11,12 @@ from sliceworks.cel.literals import bad_pattern, literal_issues
 from sliceworks.cel.positions import Positions
 from sliceworks.cel.preparation import Preparation
 from sliceworks.cel.types import DYN, CelType, Declarations
-from sliceworks.cel.values import converter
 from sliceworks.cel.wording import compile_failure, run_failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sliceworks.cel.dialect import Dialect
-    from sliceworks.cel.values import Convert
     from sliceworks.schemas.structural import Schema
 
 LONGEST = 16 * 1024
@@ -119,22 +117,3 @@ class Environment:
 
     def _shown_names(self) -> dict[str, str]:
         return {message.name: message.shown for message in self._declarations.messages.values()}
-
-
-class Bindings:
-    """Turns documents into activations for the programs of one set of variables."""
-
-    def __init__(self, variables: Mapping[str, Variable], dialect: Dialect = KUBERNETES) -> None:
-        self._converters: dict[str, Convert | None] = {name: converter(one.schema) for name, one in variables.items()}
-        self._optional = frozenset(name for name, one in variables.items() if one.optional)
-        self._runtime = dialect.runtime
-
-    def activation(self, values: Mapping[str, Any]) -> Any:
-        """What programs run on. A variable that is absent is left out; an optional one becomes empty."""
-        found: dict[str, Any] = {}
-        for name, value in values.items():
-            convert = self._converters.get(name)
-            found[name] = convert(value) if convert else value
-        for name in self._optional:
-            found[name] = {"value": found[name]} if name in found else {}
-        return self._runtime.Activation(found)

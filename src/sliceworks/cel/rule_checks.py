@@ -18,41 +18,42 @@ if TYPE_CHECKING:
     Prepared = Mapping[int, Callable[[], RulePrograms]]
 
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
-_NO_TYPE = "internal error: failed to retrieve type information for x-kubernetes-validations"
+_NO_TYPE = (
+    "internal error: failed to construct type information for x-kubernetes-validations rules: "
+    "unable to convert structural schema to CEL declarations"
+)
 _SHOWN_FIELDS = ("Rule", "Message", "MessageExpression", "Reason", "FieldPath", "OptionalOldSelf")
 
 
 def rule_errors(schema: Schema, path: str, prepared: Prepared) -> list[FieldError]:
     """Every error in the rules of a schema and of all below it."""
-    return _errors(schema, path, "", prepared, typed=True)[0]
+    return _errors(schema, path, "", prepared)[0]
 
 
-def _errors(schema: Schema, path: str, uncorrelatable: str, prepared: Prepared, *, typed: bool) -> tuple[list[FieldError], bool]:
+def _errors(schema: Schema, path: str, uncorrelatable: str, prepared: Prepared) -> tuple[list[FieldError], bool]:
     """The errors, and whether some are of the schema itself: then the expressions above are not looked at."""
     errors: list[FieldError] = []
     broken = False
-    for child, where, forbidden, reachable in _below(schema, path, uncorrelatable):
-        found, worse = _errors(child, where, forbidden, prepared, typed=typed and reachable)
+    for child, where, forbidden in _below(schema, path, uncorrelatable):
+        found, worse = _errors(child, where, forbidden, prepared)
         errors += found
         broken |= worse
     shape = [error for index, rule in enumerate(schema.rules) for error in _shape_errors(rule, schema, _place(path, index))]
     errors += shape
     broken |= bool(shape)
-    if schema.rules and typed and not broken:
+    if schema.rules and not broken:
         errors += _expression_errors(prepared[id(schema)](), path, uncorrelatable)
     return errors, broken
 
 
-def _below(schema: Schema, path: str, uncorrelatable: str) -> Iterator[tuple[Schema, str, str, bool]]:
-    """Every schema below, its path, the place within which old values are not known, and whether its rules are run."""
+def _below(schema: Schema, path: str, uncorrelatable: str) -> Iterator[tuple[Schema, str, str]]:
+    """Every schema below, its path, and the place within which old values are not known."""
     if schema.additional is not None:
-        yield schema.additional, f"{path}.additionalProperties", uncorrelatable, True
+        yield schema.additional, f"{path}.additionalProperties", uncorrelatable
     for name, child in schema.properties.items():
-        yield child, f"{path}.properties[{name}]", uncorrelatable, True
-    for index, variant in enumerate(schema.all_of):
-        yield variant, f"{path}.allOf[{index}]", uncorrelatable, False
+        yield child, f"{path}.properties[{name}]", uncorrelatable
     if schema.items is not None:
-        yield schema.items, f"{path}.items", uncorrelatable if schema.list_type == "map" else path, True
+        yield schema.items, f"{path}.items", uncorrelatable if schema.list_type == "map" else path
 
 
 def _place(path: str, index: int) -> str:

@@ -19,56 +19,38 @@ _TOPIC = "cel"
 
 
 class _Place:
-    """A node of the schema with rules at it or below it. `spine` gives values their types; `schema` holds the rules.
+    """A node of the schema with rules at it or below it."""
 
-    They differ only inside `allOf`, which adds rules to a value but does not describe it.
-    """
+    __slots__ = ("_programs", "_resource", "fields", "items", "schema", "values")
 
-    __slots__ = ("fields", "items", "programs", "resource", "schema", "spine", "values", "variants")
-
-    def __init__(self, schema: Schema, spine: Schema, resource: bool) -> None:
-        self.schema, self.spine, self.resource = schema, spine, resource
-        self.programs: RulePrograms | None = None
-        self.fields: dict[str, _Place] = {}
-        self.values: _Place | None = None
-        self.items: _Place | None = None
-        self.variants: list[_Place] = []
-        self._fill()
-
-    def _fill(self) -> None:
-        schema, spine = self.schema, self.spine
-        for name, child in schema.properties.items():
-            below = _place(child, spine.properties.get(name))
-            if below is not None:
-                self.fields[name] = below
-        self.values = _place(schema.additional, spine.additional)
-        self.items = _place(schema.items, spine.items)
-        variants = (_place(variant, spine, resource=self.resource) for variant in schema.all_of)
-        self.variants = [one for one in variants if one is not None]
+    def __init__(self, schema: Schema, *, resource: bool) -> None:
+        self.schema, self._resource = schema, resource
+        self._programs: RulePrograms | None = None
+        below = {name: _place(child) for name, child in schema.properties.items()}
+        self.fields = {name: child for name, child in below.items() if child is not None}
+        self.values = _place(schema.additional)
+        self.items = _place(schema.items)
 
     def __bool__(self) -> bool:
-        return bool(self.schema.rules or self.fields or self.values or self.items or self.variants)
+        return bool(self.schema.rules or self.fields or self.values or self.items)
 
-    def prepared(self) -> RulePrograms:
+    def programs(self) -> RulePrograms:
         """The rules of this very node, compiled on first use."""
-        if self.programs is None:
+        if self._programs is None:
             from sliceworks.cel.rule_programs import RulePrograms
 
-            self.programs = RulePrograms(self.schema.rules, self.spine, resource=self.resource)
-        return self.programs
+            self._programs = RulePrograms(self.schema.rules, self.schema, resource=self._resource)
+        return self._programs
 
 
-def _place(schema: Schema | None, spine: Schema | None, *, resource: bool | None = None) -> _Place | None:
-    if schema is None or spine is None:
-        return None
-    made = _Place(schema, spine, spine.embedded_resource if resource is None else resource)
-    return made or None
+def _place(schema: Schema | None) -> _Place | None:
+    return _Place(schema, resource=schema.embedded_resource) or None if schema is not None else None
 
 
 def _root(schema: Schema) -> _Place | None:
     """The places with rules, kept on the schema itself."""
     if _TOPIC not in schema.planned:
-        schema.planned[_TOPIC] = _place(schema, schema, resource=True)
+        schema.planned[_TOPIC] = _Place(schema, resource=True) or None
     found: _Place | None = schema.planned[_TOPIC]
     return found
 
@@ -85,11 +67,11 @@ def compile_rules(schema: Schema, path: str) -> list[FieldError]:
         return []
     from sliceworks.cel.rule_checks import rule_errors
 
-    return rule_errors(schema, path, {id(one.schema): one.prepared for one in _all(place)})
+    return rule_errors(schema, path, {id(one.schema): one.programs for one in _all(place)})
 
 
 def _all(place: _Place) -> list[_Place]:
-    below = [*place.fields.values(), *place.variants, *(one for one in (place.values, place.items) if one is not None)]
+    below = [*place.fields.values(), *(one for one in (place.values, place.items) if one is not None)]
     return [place, *(one for child in below for one in _all(child))]
 
 
@@ -113,9 +95,7 @@ class _Walk:
         if value is None:
             return
         if place.schema.rules:
-            self.errors += place.prepared().evaluate(value, old, path, correlation)
-        for variant in place.variants:
-            self.visit(variant, value, old, path, correlation.nearest())
+            self.errors += place.programs().evaluate(value, old, path, correlation)
         if isinstance(value, dict):
             self._visit_fields(place, value, old if isinstance(old, dict) else {}, path, correlation)
         elif isinstance(value, list) and place.items is not None:
