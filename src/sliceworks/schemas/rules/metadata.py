@@ -1,0 +1,130 @@
+"""What must hold for the metadata of every object, apart from its name, which each kind has its own rule for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import names
+from sliceworks.schemas.field_errors import forbidden, invalid, too_long
+from sliceworks.schemas.rules.texts import Errors, immutable, named, not_negative
+
+if TYPE_CHECKING:
+    from sliceworks.schemas.rules.shape import Json
+
+_ANNOTATIONS_LIMIT = 256 * 1024
+_LONGEST_MANAGER = 128
+_LONGEST_SUBRESOURCE = 256
+_ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
+_STANDARD_FINALIZERS = ("kubernetes", _ORPHAN, _FOREGROUND)
+_FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def metadata_errors(meta: Json, path: str = "metadata", *, builtin: bool = True) -> Errors:
+    """Errors of metadata on create. Built-in kinds ask more of finalizers than custom resources do."""
+    out: Errors = []
+    not_negative(out, meta.get("generation"), f"{path}.generation")
+    _common(out, meta, path)
+    if finalizers := meta.get("finalizers"):
+        for name in finalizers:
+            named(out, name, f"{path}.finalizers", names.qualified_name_errors)
+        if _ORPHAN in finalizers and _FOREGROUND in finalizers:
+            out.append(invalid(f"{path}.finalizers", finalizers, f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set"))
+        if builtin:
+            _kubernetes_finalizers(out, finalizers, f"{path}.finalizers")
+    return out
+
+
+def metadata_update_errors(new: Json, old: Json, path: str = "metadata", *, builtin: bool = True) -> Errors:
+    """Errors of metadata on update: what never changes, and what must be right again."""
+    out: Errors = []
+    finalizers = new.get("finalizers")
+    if old.get("deletionTimestamp") and finalizers and (extra := sorted(set(finalizers) - set(old.get("finalizers") or ()))):
+        listed = ", ".join(f'"{name}"' for name in extra)
+        detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+        out.append(forbidden(f"{path}.finalizers", detail))
+    if not new.get("resourceVersion"):
+        out.append(invalid(f"{path}.resourceVersion", new.get("resourceVersion") or "", "must be specified for an update"))
+    if (new.get("generation") or 0) < (old.get("generation") or 0):
+        out.append(invalid(f"{path}.generation", new.get("generation") or 0, "must not be decremented"))
+    for field in _FIXED:
+        if new.get(field) != old.get(field):
+            immutable(out, new.get(field), old.get(field), f"{path}.{field}")
+    _common(out, new, path)
+    if builtin and finalizers:
+        _kubernetes_finalizers(out, finalizers, f"{path}.finalizers")
+    return out
+
+
+def label_errors(out: Errors, labels: dict[str, str] | None, path: str) -> None:
+    for key, value in (labels or {}).items():
+        named(out, key, path, names.qualified_name_errors)
+        if value:
+            named(out, value, path, names.label_value_errors)
+
+
+def annotation_errors(out: Errors, annotations: dict[str, str] | None, path: str) -> None:
+    if not annotations:
+        return
+    size = 0
+    for key, value in annotations.items():
+        for message in names.qualified_name_errors(key.lower()):
+            out.append(invalid(path, key, message))
+        size += len(key) + (len(value) if value.isascii() else len(value.encode()))
+    if size > _ANNOTATIONS_LIMIT:
+        out.append(too_long(path, _ANNOTATIONS_LIMIT))
+
+
+def finalizer_errors(out: Errors, name: str, path: str) -> None:
+    named(out, name, path, names.qualified_name_errors)
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        out.append(invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
+
+
+def _common(out: Errors, meta: Json, path: str) -> None:
+    if labels := meta.get("labels"):
+        label_errors(out, labels, f"{path}.labels")
+    if annotations := meta.get("annotations"):
+        annotation_errors(out, annotations, f"{path}.annotations")
+    if owners := meta.get("ownerReferences"):
+        _owners(out, owners, f"{path}.ownerReferences")
+    if managed := meta.get("managedFields"):
+        _managed(out, managed, f"{path}.managedFields")
+
+
+def _kubernetes_finalizers(out: Errors, finalizers: list[str], path: str) -> None:
+    for index, name in enumerate(finalizers):
+        if "/" not in name and name not in _STANDARD_FINALIZERS:
+            out.append(invalid(f"{path}[{index}]", name, "name is neither a standard finalizer name nor is it fully qualified"))
+
+
+def _owners(out: Errors, owners: list[Json], path: str) -> None:
+    controller = ""
+    for owner in owners:
+        version = owner.get("apiVersion") or ""
+        if not version.rpartition("/")[2] or version.count("/") > 1:
+            out.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
+        for field in ("kind", "name", "uid"):
+            if not owner.get(field):
+                out.append(invalid(f"{path}.{field}", "", "must not be empty"))
+        if version == "v1" and owner.get("kind") == "Event":
+            out.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            name = f"{owner.get('kind') or ''}/{owner.get('name') or ''}"
+            if controller:
+                detail = (
+                    f'Only one reference can have Controller set to true. Found "true" in references for {controller} and {name}'
+                )
+                out.append(invalid(path, owners, detail))
+            controller = controller or name
+
+
+def _managed(out: Errors, managed: list[dict[str, Any]], path: str) -> None:
+    for index, entry in enumerate(managed):
+        if entry.get("operation") not in ("Apply", "Update"):
+            out.append(invalid(f"{path}[{index}].operation", entry.get("operation") or "", "must be `Apply` or `Update`"))
+        if entry.get("fieldsType") not in (None, "", "FieldsV1"):
+            out.append(invalid(f"{path}[{index}].fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
+        if len((entry.get("manager") or "").encode()) > _LONGEST_MANAGER:
+            out.append(too_long(f"{path}[{index}].manager", _LONGEST_MANAGER))
+        if len((entry.get("subresource") or "").encode()) > _LONGEST_SUBRESOURCE:
+            out.append(too_long(f"{path}[{index}].subresource", _LONGEST_SUBRESOURCE))

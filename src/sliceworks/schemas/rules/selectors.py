@@ -1,0 +1,125 @@
+"""Label selectors and node selectors: what is wrong with them, and which labels they match."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sliceworks.base import names
+from sliceworks.schemas.field_errors import forbidden, invalid, required
+from sliceworks.schemas.rules.metadata import label_errors
+from sliceworks.schemas.rules.texts import Errors, named, qualified
+
+if TYPE_CHECKING:
+    from sliceworks.schemas.rules.shape import Json
+
+Labels = dict[str, str]
+_VALUES_NEEDED = "must be specified when `operator` is 'In' or 'NotIn'"
+_VALUES_UNWANTED = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+
+
+def selector_errors(out: Errors, selector: Json | None, path: str) -> None:
+    if not selector:
+        return
+    if labels := selector.get("matchLabels"):
+        label_errors(out, labels, f"{path}.matchLabels")
+    for index, term in enumerate(selector.get("matchExpressions") or ()):
+        _requirement(out, term, f"{path}.matchExpressions[{index}]")
+
+
+def is_empty(selector: Json) -> bool:
+    return not selector.get("matchLabels") and not selector.get("matchExpressions")
+
+
+def is_usable(selector: Json | None) -> bool:
+    """Whether its operators and values make sense: else there is nothing to match with."""
+    for term in (selector or {}).get("matchExpressions") or ():
+        operator, values = term.get("operator"), term.get("values") or ()
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist") or (operator in ("In", "NotIn")) != bool(values):
+            return False
+        if names.qualified_name_errors(term.get("key") or "") or any(names.label_value_errors(value) for value in values):
+            return False
+    return not any(
+        names.qualified_name_errors(key) or names.label_value_errors(value)
+        for key, value in ((selector or {}).get("matchLabels") or {}).items()
+    )
+
+
+def matches(selector: Json | None, labels: Labels) -> bool:
+    """No selector matches nothing; an empty one matches all."""
+    if selector is None:
+        return False
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_meets(term, labels) for term in selector.get("matchExpressions") or ())
+
+
+def node_selector_errors(out: Errors, selector: Json, path: str) -> None:
+    terms = selector.get("nodeSelectorTerms")
+    if not terms:
+        out.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
+        return
+    for index, term in enumerate(terms):
+        node_term_errors(out, term, f"{path}.nodeSelectorTerms[{index}]")
+
+
+def node_term_errors(out: Errors, term: Json, path: str, *, check_values: bool = True) -> None:
+    for index, need in enumerate(term.get("matchExpressions") or ()):
+        _node_requirement(out, need, f"{path}.matchExpressions[{index}]", check_values)
+    for index, need in enumerate(term.get("matchFields") or ()):
+        _field_requirement(out, need, f"{path}.matchFields[{index}]")
+
+
+def _requirement(out: Errors, term: Json, path: str) -> None:
+    operator, values = term.get("operator") or "", term.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            out.append(required(f"{path}.values", _VALUES_NEEDED))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            out.append(forbidden(f"{path}.values", _VALUES_UNWANTED))
+    else:
+        out.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    qualified(out, term.get("key") or "", f"{path}.key")
+    for index, value in enumerate(values):
+        named(out, value, f"{path}.values[{index}]", names.label_value_errors)
+
+
+def _meets(term: Json, labels: Labels) -> bool:
+    operator, key = term.get("operator"), term.get("key")
+    if operator == "In":
+        return labels.get(key or "") in (term.get("values") or ())
+    if operator == "NotIn":
+        return labels.get(key or "") not in (term.get("values") or ())
+    return (key in labels) == (operator == "Exists")
+
+
+def _node_requirement(out: Errors, need: Json, path: str, check_values: bool) -> None:
+    operator, values = need.get("operator") or "", need.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            out.append(required(f"{path}.values", _VALUES_NEEDED))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            out.append(forbidden(f"{path}.values", _VALUES_UNWANTED))
+    elif operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            out.append(required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+    else:
+        out.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    qualified(out, need.get("key") or "", f"{path}.key")
+    if check_values:
+        for index, value in enumerate(values):
+            named(out, value, f"{path}.values[{index}]", names.label_value_errors)
+
+
+def _field_requirement(out: Errors, need: Json, path: str) -> None:
+    operator, values, key = need.get("operator") or "", need.get("values") or (), need.get("key") or ""
+    if operator not in ("In", "NotIn"):
+        out.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    elif len(values) != 1:
+        out.append(required(f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
+    if key != "metadata.name":
+        out.append(invalid(f"{path}.key", key, "not a valid field selector key"))
+        return
+    for index, value in enumerate(values):
+        named(out, value, f"{path}.values[{index}]", names.dns1123_subdomain_errors)
