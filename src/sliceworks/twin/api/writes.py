@@ -16,6 +16,7 @@ from sliceworks.schemas import rules as builtin_rules
 from sliceworks.twin.api import objects
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.patching import apply_patch, read_patch
+from sliceworks.twin.controllers.accounts import default_account
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +60,8 @@ class Writer:
         check_write_options(call, "CreateOptions")
         body, twice = objects.read(call)
         obj = objects.decode(call, body, twice)
+        if call.resource.key == "/pods":
+            await default_account(self._core.store, call.namespace)
         entry = self.insert(call, obj)
         await self._core.store.settled()
         return self._answer(call, 201, entry)

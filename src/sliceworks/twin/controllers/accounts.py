@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base import clock
 from sliceworks.base.errors import AlreadyExists, Forbidden, NotFound
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.controllers.world import World, controller_user
 
 if TYPE_CHECKING:
     from sliceworks.twin.auth.identity import User
+    from sliceworks.twin.store.store import Store
 
 _NAMESPACES = "/namespaces"
+_PATIENCE = 20
 _DESCRIPTION = (
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service "
     "IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 )
+
+
+async def default_account(store: Store, namespace: str) -> None:
+    """Wait a little for the account that a new namespace is about to get: somebody may create a pod right after the namespace."""
+    for attempt in range(_PATIENCE):
+        if store.get("/serviceaccounts", namespace, "default") is not None or store.get(_NAMESPACES, "", namespace) is None:
+            return
+        await clock.sleep(0 if attempt < _PATIENCE // 2 else 0.1)
 
 
 class InEachNamespace(Controller[str]):
