@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.controllers.hands import Hands
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.controllers.world import Key, World, controller_user
 
@@ -19,9 +18,9 @@ _FINALIZERS = {
     _CLASSES: "kubernetes.io/vac-protection",
 }
 _USERS = {
-    _CLAIMS: "pvc-protection-controller",
-    _VOLUMES: "pv-protection-controller",
-    _CLASSES: "volumeattributesclass-protection-controller",
+    _CLAIMS: controller_user("pvc-protection-controller"),
+    _VOLUMES: controller_user("pv-protection-controller"),
+    _CLASSES: controller_user("volumeattributesclass-protection-controller"),
 }
 
 
@@ -31,9 +30,6 @@ class StorageProtection(Controller[Key]):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._ending: dict[Key, None] = {}
-        self._hands = {
-            resource: Hands(world, controller_user(user), "storage-protection-controller") for resource, user in _USERS.items()
-        }
 
     def observe(self, change: Change) -> None:
         resource = change.resource
@@ -55,7 +51,8 @@ class StorageProtection(Controller[Key]):
         if obj is None or served is None or finalizer not in (obj["metadata"].get("finalizers") or ()):
             return
         if obj["metadata"].get("deletionTimestamp") and not self._is_used(key, obj):
-            await self._hands[key.resource].drop_finalizer(served, key, obj["metadata"], finalizer)
+            obj["metadata"]["finalizers"].remove(finalizer)
+            await self.world.send(_USERS[key.resource], "PUT", served.path(key.namespace, key.name), obj)
 
     def _is_used(self, key: Key, obj: Mapping[str, Any]) -> bool:
         if key.resource == _VOLUMES:
