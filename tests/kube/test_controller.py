@@ -154,3 +154,20 @@ def test_workers_share_the_work_and_never_a_key() -> None:
         assert controller.queue.idle
 
     clock.run(main(), virtual=True)
+
+
+def test_a_controller_can_run_again() -> None:
+    async def main() -> None:
+        seen: list[Key] = []
+
+        async def reconcile(key: Key) -> Outcome:
+            seen.append(key)
+            return Done()
+
+        controller = Controller("test", reconcile)
+        await during(controller, clock.sleep(1))
+        controller.queue.add(A)
+        await during(controller, clock.sleep(1))
+        assert seen == [A]
+
+    clock.run(main(), virtual=True)

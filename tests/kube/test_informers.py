@@ -97,9 +97,22 @@ def test_a_watch_that_ends_goes_on_from_the_last_version() -> None:
             await pods.wait_synced()
             await clock.sleep(400)
             first.end()
-            await clock.sleep(2)
+            await settle()
             assert asked(transport) == ["list@0", "watch@5", "watch@9"]
             assert len(pods.store) == 1
+
+    run(main())
+
+
+def test_a_watch_whose_server_vanished_is_left() -> None:
+    async def main() -> None:
+        silent = Feed()
+        transport, factory = informers(listed(version="5"), stream(silent), stream(Feed()))
+        async with factory:
+            factory.open(POD)
+            await clock.sleep(640)
+            assert silent.closed
+            assert asked(transport) == ["list@0", "watch@5", "watch@5"]
 
     run(main())
 

@@ -173,7 +173,7 @@ class Client(Actions):
             try:
                 part = await self.list(resource, namespace, **_next_chunk(options, chunk, found.continue_token))
             except (Expired, Gone):
-                return await self.list(resource, namespace, **options)
+                return await self.list(resource, namespace, **_whole(options))
             found.items += part.items
             found.resource_version, found.continue_token = part.resource_version, part.continue_token
         found.remaining = 0
@@ -196,7 +196,7 @@ class Client(Actions):
             try:
                 part = await self.list(resource, namespace, **_next_chunk(options, chunk, part.continue_token))
             except (Expired, Gone):
-                part = await self.list(resource, namespace, **options)
+                part = await self.list(resource, namespace, **_whole(options))
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, **options: Unpack[ListOptions]
@@ -240,6 +240,10 @@ class Client(Actions):
 
 def _first_chunk(options: ListOptions, chunk: int) -> ListOptions:
     return {**options, "limit": chunk}
+
+
+def _whole(options: ListOptions) -> ListOptions:
+    return {**options, "limit": 0}
 
 
 def _next_chunk(options: ListOptions, chunk: int, token: str) -> ListOptions:

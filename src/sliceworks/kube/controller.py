@@ -106,15 +106,15 @@ class Controller:
         self._informers.append(informer)
 
     async def run(self) -> None:
-        """Work until cancelled; nothing is reconciled before every cache is filled."""
+        """Work until cancelled; nothing is reconciled before every cache is filled.
+
+        It can be run again: what has changed meanwhile waits in the queue.
+        """
         for informer in self._informers:
             await informer.wait_synced()
-        try:
-            async with asyncio.TaskGroup() as group:
-                for number in range(self._workers):
-                    group.create_task(self._work(), name=f"{self.name} {number}")
-        finally:
-            self.queue.shut_down()
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"{self.name} {number}")
 
     async def _work(self) -> None:
         while True:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sliceworks.base import clock
 from sliceworks.base.errors import NotAcceptable, NotFound, ServiceUnavailable
 from sliceworks.kube.resources import GVK, Resource, parse_api_version
 from sliceworks.kube.transport import Request
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _ACCEPT_EITHER = {"accept": f"{AGGREGATED},application/json"}
 _ACCEPT_OLD = {"accept": "application/json"}
-_ASK_AGAIN_AFTER = 1.0  # seconds: a missing kind is looked for again, but not for every object of it
 
 
 class Sends(Protocol):
@@ -40,13 +38,11 @@ class Discovery:
     def __init__(self, client: Sends) -> None:
         self._client = client
         self._groups: tuple[Group, ...] | None = None
-        self._asked_at = 0.0
 
     async def groups(self) -> tuple[Group, ...]:
         """Every group, in the order the cluster prefers."""
         if self._groups is None:
             self._groups = tuple(await self._ask())
-            self._asked_at = clock.loop_time()
         return self._groups
 
     def invalidate(self) -> None:
@@ -80,8 +76,9 @@ class Discovery:
         return found
 
     async def _look(self, matches: Callable[[Resource], bool]) -> Resource | None:
+        fresh = self._groups is None
         found = next(filter(matches, await self.resources()), None)
-        if found is None and clock.loop_time() - self._asked_at >= _ASK_AGAIN_AFTER:
+        if found is None and not fresh:
             self.invalidate()
             found = next(filter(matches, await self.resources()), None)
         return found

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -76,8 +76,8 @@ class ExecCredentials:
             credential = orjson.loads(output)
             status = credential["status"]
             token, certificate = status.get("token"), status.get("clientCertificateData")
-            key, expires = status.get("clientKeyData"), status.get("expirationTimestamp")
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            key, expires = status.get("clientKeyData"), _moment(status.get("expirationTimestamp"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SliceworksError(f"{command} did not print an ExecCredential with a status") from error
         if credential.get("apiVersion") != self._plugin.api_version:
             found = credential.get("apiVersion")
@@ -87,7 +87,7 @@ class ExecCredentials:
         return _Answer(
             {**self._others, **(bearer(token) if token else {})},
             Certificate(certificate.encode(), key.encode()) if certificate and key else None,
-            datetime.fromisoformat(expires) if expires else None,
+            expires,
         )
 
 
@@ -130,6 +130,10 @@ def _is_interactive(plugin: Plugin) -> bool:
     if plugin.interactive_mode == "Always" and not terminal:
         raise SliceworksError(f"the credential plugin {plugin.command} needs a terminal to ask for input, and there is none")
     return terminal
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text).astimezone(UTC) if text else None
 
 
 def _expired(answer: _Answer) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -120,6 +121,7 @@ class HttpsTransport:
             connector=aiohttp.TCPConnector(
                 ssl=ssl_context(self._connection, certificate) if self._base.startswith("https:") else False,
                 limit=0,
+                socket_factory=_socket,
                 keepalive_timeout=_KEEP_ALIVE_SECONDS,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -145,7 +147,23 @@ class HttpsTransport:
         return Unreachable(f"the connection to {self._base} broke: {str(error) or type(error).__name__}")
 
 
+# After 30 silent seconds, three questions ten seconds apart. Not every system has all of these.
+_KEEP_ALIVE_OPTIONS = [
+    (getattr(socket, name), value)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+    if hasattr(socket, name)
+]
 _SAFE_IN_QUERY = "!()*,:~/"
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices within a minute or so when the other side is gone without a word: a watch may be silent for long."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEP_ALIVE_OPTIONS:
+        made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

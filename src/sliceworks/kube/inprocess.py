@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import Unreachable
+from sliceworks.kube.transport import Request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from sliceworks.kube.transport import Request, Response
+    from sliceworks.kube.transport import Response
 
 
 class InProcess:
@@ -29,7 +29,8 @@ class InProcess:
         """Call the server; a stream that was not asked for is read to its end."""
         if self._closed:
             raise Unreachable("this connection is closed")
-        response = await self._handler(replace(request, headers={**self._headers, **request.headers}))
+        headers = {**self._headers, **request.headers}
+        response = await self._handler(Request(request.method, request.path, request.query, headers, request.body))
         if response.stream is not None and (not stream or response.status >= 400):
             response.body = b"".join([piece async for piece in response.stream])
             response.stream = None

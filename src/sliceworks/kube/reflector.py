@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Expired, Gone, InternalError, ServerTimeout, SliceworksError, TooManyRequests, Unreachable
-from sliceworks.kube.backoff import Backoff
+from sliceworks.kube.backoff import NEVER, Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from sliceworks.kube.client import Client
     from sliceworks.kube.options import ListOptions
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 300  # at least; up to twice that, so that many watches do not end together
+_GRACE = 30.0
 _STEADY = 5.0  # a watch that held for so many seconds has recovered
 _FROM_CACHE = "0"
 _CURRENT = ""
@@ -58,7 +60,8 @@ class Reflector:
     def __init__(self, client: Client, selection: Selection, sink: Sink, *, backoff: Backoff | None = None) -> None:
         self.error: SliceworksError | None = None
         self.resource_version = ""
-        self._client = client
+        # The reflector has a back-off of its own, and says what goes wrong meanwhile.
+        self._client = client.using(retry=NEVER)
         self._selection = selection
         self._sink = sink
         self._backoff = backoff or Backoff()
@@ -97,16 +100,14 @@ class Reflector:
         self._unlisted = False
 
     async def _watch(self) -> None:
-        where = self._selection
+        where, changed = self._selection, self._sink.changed
+        seconds = int(_WATCH_SECONDS * (1 + clock.randomness().random()))
         options = self._options(
-            {
-                "resource_version": self.resource_version,
-                "timeout_seconds": int(_WATCH_SECONDS * (1 + clock.randomness().random())),
-                "allow_watch_bookmarks": True,
-            }
+            {"resource_version": self.resource_version, "timeout_seconds": seconds, "allow_watch_bookmarks": True}
         )
-        changed = self._sink.changed
-        async with aclosing(self._client.watch_batches(where.resource, where.namespace or None, **options)) as arriving:
+        watch = self._client.watch_batches(where.resource, where.namespace or None, **options)
+        # A peer that vanished without a word never ends the watch: it has had its time by then.
+        async with _no_longer_than(seconds + _GRACE), aclosing(watch) as arriving:
             async for batch in arriving:
                 self.error = None
                 for kind, obj in batch:
@@ -129,7 +130,7 @@ class Reflector:
     async def _pause(self, held: float) -> None:
         if held >= _STEADY:
             self._failures = 0
-        elif self.error is None and held >= 1.0:
+        if self.error is None and held >= 1.0:
             return
         self._failures += 1
         # The first time a version is too old there is nothing to wait for: the list is there to be had.
@@ -139,6 +140,15 @@ class Reflector:
 
     def _options(self, more: ListOptions) -> ListOptions:
         return {"labels": self._selection.labels, "fields": self._selection.fields, **more}
+
+
+@asynccontextmanager
+async def _no_longer_than(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise Unreachable("the watch did not end when its time was over") from error
 
 
 def _is_from_the_future(error: SliceworksError) -> bool:
