@@ -6,17 +6,19 @@ its path without the query, and the answer's status.
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import logging
 from typing import TYPE_CHECKING
 
 import orjson
 
-from sliceworks.base.errors import ApiError, InternalError, MethodNotAllowed, NotFound, RequestEntityTooLarge
+from sliceworks.base.errors import ApiError, InternalError, MethodNotAllowed, RequestEntityTooLarge
 from sliceworks.kube.transport import Request, Response
 from sliceworks.twin.api import media, watching
 from sliceworks.twin.api.calls import Call
 from sliceworks.twin.api.core import unknown_path
-from sliceworks.twin.api.discovery import Discovery
+from sliceworks.twin.api.discovery import AGGREGATED, Discovery
 from sliceworks.twin.api.openapi import OpenApi
 from sliceworks.twin.api.paths import Target, parse
 from sliceworks.twin.api.reviews import Reviews
@@ -48,6 +50,9 @@ VERSION = {
     "compiler": "",
     "platform": "",
 }
+_WORTH_PACKING = 128 * 1024
+_TEXT = {"content-type": "text/plain; charset=utf-8"}
+_NO_PAGE = Response(404, {**_TEXT, "x-content-type-options": "nosniff"}, b"404 page not found\n")
 _HEALTH = {"healthz", "livez", "readyz"}
 
 
@@ -64,7 +69,7 @@ class Api:
 
     async def handle(self, request: Request, certificate: User | None = None) -> Response:
         try:
-            return await self._handle(request, certificate)
+            return _finished(request, await self._handle(request, certificate))
         except ApiError as error:
             return media.error_response(error)
         except Exception:
@@ -84,6 +89,8 @@ class Api:
             return await self._outside(request, target)
         found = self.core.registry.find(target.group, target.version, target.resource)
         if found is None:
+            if not self.core.registry.has_group(target.group):
+                return _NO_PAGE
             raise unknown_path()
         form = media.accepted(request.headers, streamed=target.verb in {"list", "watch"})
         call = Call(request, target, user, *found, params, form)
@@ -145,37 +152,53 @@ class Api:
             )
         head = path.partition("/")[0]
         if head in _HEALTH:
-            return Response(200, {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}, b"ok")
+            return _health(request, head)
         if path == "version":
             return media.json_response(200, self._discovery.version)
+        if path == ".well-known/openid-configuration":
+            address = f"https://{request.headers.get('host', 'localhost')}"
+            return media.json_response(200, orjson.dumps(self.core.issuer.configuration(address)))
+        if path == "openid/v1/jwks":
+            return Response(200, {"content-type": "application/jwk-set+json"}, orjson.dumps(self.core.issuer.jwks()))
         if path == "openapi/v3":
             return media.json_response(200, self._openapi.index())
         if path.startswith("openapi/v3/"):
-            return self._openapi_document(path.removeprefix("openapi/v3/"))
+            return self._openapi_document(request, path.removeprefix("openapi/v3/"))
         if head in {"api", "apis"}:
             return self._discover(request, path)
         if not path:
             return media.json_response(200, orjson.dumps({"paths": self._root()}))
-        raise unknown_path()
+        return _NO_PAGE
 
     def _discover(self, request: Request, path: str) -> Response:
         accept = request.headers.get("accept", "")
         if path in {"api", "apis"} and "as=APIGroupDiscoveryList" in accept and "v=v2" in accept.replace("v=v2beta1", ""):
             body = self._discovery.document(f"{path}?aggregated")
             assert body is not None
-            kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-            return Response(200, {"content-type": kind, "vary": "Accept"}, body)
+            etag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
+            headers = {"content-type": AGGREGATED, "vary": "Accept", "etag": etag, "cache-control": "no-cache, private"}
+            return _unless_known(request, Response(200, headers, body))
         media.accepted(request.headers)
         document = self._discovery.document(path)
         if document is None:
+            if path.startswith("apis/") and not self.core.registry.has_group(path.split("/")[1]):
+                return _NO_PAGE
             raise unknown_path()
         return media.json_response(200, document)
 
-    def _openapi_document(self, path: str) -> Response:
+    def _openapi_document(self, request: Request, path: str) -> Response:
         document = self._openapi.document(path)
         if document is None:
-            raise NotFound("the server could not find the requested resource", details={})
-        return Response(200, {"content-type": "application/json", "etag": self._openapi.etag(path), "vary": "Accept"}, document)
+            return _NO_PAGE
+        asked = dict(request.query).get("hash")
+        caching = "public, immutable" if asked and asked in self._openapi.etag(path) else "no-cache, private"
+        headers = {
+            "content-type": media.JSON,
+            "etag": self._openapi.etag(path),
+            "vary": "Accept",
+            "cache-control": caching,
+        }
+        return _unless_known(request, Response(200, headers, document))
 
     def _root(self) -> list[str]:
         paths = ["/api", "/api/v1", "/apis"]
@@ -183,6 +206,31 @@ class Api:
             if group:
                 paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
         return sorted([*paths, "/healthz", "/livez", "/readyz", "/openapi/v3", "/version"])
+
+
+def _health(request: Request, name: str) -> Response:
+    headers = {**_TEXT, "x-content-type-options": "nosniff"}
+    if "verbose" in dict(request.query):
+        return Response(200, headers, f"[+]ping ok\n[+]store ok\n{name} check passed\n".encode())
+    return Response(200, headers, b"ok")
+
+
+def _unless_known(request: Request, response: Response) -> Response:
+    """304 for a client that has this very document already."""
+    if response.headers["etag"] in request.headers.get("if-none-match", ""):
+        return Response(304, response.headers)
+    return response
+
+
+def _finished(request: Request, response: Response) -> Response:
+    """Indented for people who ask for it, compressed for clients far away."""
+    if response.headers.get("content-type") == media.JSON and response.stream is None:
+        if request.query and dict(request.query).get("pretty") in {"1", "true"}:
+            response.body = orjson.dumps(orjson.loads(response.body), option=orjson.OPT_INDENT_2)
+        if len(response.body) > _WORTH_PACKING and "gzip" in request.headers.get("accept-encoding", ""):
+            response.body = gzip.compress(response.body, 1)
+            response.headers = {**response.headers, "content-encoding": "gzip", "vary": "Accept-Encoding"}
+    return response
 
 
 def _params(request: Request) -> dict[str, list[str]]:

@@ -7,14 +7,18 @@ slow clients, and back-pressure towards slow readers. Requests of one connection
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import uuid
 from collections import deque
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
 import httptools
 import orjson
 
+from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, BadRequest, RequestEntityTooLarge
 from sliceworks.kube.transport import Request, Response
 from sliceworks.twin.api.app import LARGEST_BODY
@@ -35,7 +39,7 @@ _MOST_WAITING = 16
 _REQUEST_SECONDS, _IDLE_SECONDS, _DISCARD_SECONDS = 30.0, 300.0, 10.0
 _SWEEP_SECONDS, _QUIET_SECONDS = 5.0, 0.2
 _REASONS = {
-    200: "OK", 201: "Created", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
+    200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 304: "Not Modified", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
     405: "Method Not Allowed", 406: "Not Acceptable", 409: "Conflict", 410: "Gone", 413: "Request Entity Too Large",
     415: "Unsupported Media Type", 422: "Unprocessable Entity", 429: "Too Many Requests", 500: "Internal Server Error",
     503: "Service Unavailable", 504: "Gateway Timeout",
@@ -148,7 +152,9 @@ class Connection(asyncio.Protocol):
         self._count(len(name) + len(value))
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         known = self._headers.get(key)
-        self._headers[key] = text if known is None else f"{known}, {text}"
+        # A name to act as may hold a comma, but no header holds a line feed.
+        between = "\n" if key.startswith("impersonate-") else ", "
+        self._headers[key] = text if known is None else f"{known}{between}{text}"
 
     def _count(self, size: int) -> None:
         self._head += size
@@ -240,7 +246,8 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _send(self, response: Response, method: str, *, keep: bool) -> None:
-        head = _head(response, keep) + b"content-length: %d\r\n\r\n" % len(response.body)
+        length = b"content-length: %d\r\n\r\n" % len(response.body) if response.status not in {204, 304} else b"\r\n"
+        head = _head(response, keep) + length
         if method == "HEAD" or not response.body:
             self._transport.write(head)
         elif len(response.body) < 65_536:
@@ -282,11 +289,32 @@ def _path(raw: bytes) -> str:
 
 def _head(response: Response, keep: bool) -> bytes:
     lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, '')}"]
-    lines += [f"{name}: {_clean(value)}" for name, value in response.headers.items()]
+    lines += [f"{name}: {_clean(line)}" for name, value in response.headers.items() for line in value.split("\n")]
+    lines += [f"audit-id: {_audit_id()}", f"date: {_date()}"]
     if not keep:
         lines.append("connection: close")
     return ("\r\n".join(lines) + "\r\n").encode("utf-8", "replace")
 
 
 def _clean(value: str) -> str:
-    return value.replace("\r", " ").replace("\n", " ")
+    return value.replace("\r", " ")
+
+
+_serial = itertools.count(1)
+_process = uuid.uuid4().hex
+
+
+def _audit_id() -> str:
+    """A UUID for each answer: a random part for this process, then a number."""
+    return f"{_process[:8]}-{_process[8:12]}-4{_process[13:16]}-8{_process[17:20]}-{next(_serial):012x}"
+
+
+_dated: tuple[int, str] = (0, "")
+
+
+def _date() -> str:
+    global _dated  # noqa: PLW0603 - one clock for all answers of a second
+    now = int(clock.now().timestamp())
+    if _dated[0] != now:
+        _dated = (now, formatdate(now, usegmt=True))
+    return _dated[1]
