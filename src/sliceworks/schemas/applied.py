@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", dict: "map[string]interface {}", list: "[]interface {}"}
 
+_FORMS: dict[str, frozenset[type]] = {
+    "string": frozenset((str,)),
+    "integer": frozenset((int, float)),
+    "number": frozenset((int, float)),
+    "boolean": frozenset((bool,)),
+    "scalar": frozenset((str, int, float, bool)),
+}
+
 
 def check_applied(applied: dict[str, Any], shape: Shape, api_version: str, kind: str) -> None:
     """Refuses what cannot be applied: another kind than the endpoint's, owners in it, values that do not fit."""
@@ -25,8 +33,8 @@ def check_applied(applied: dict[str, Any], shape: Shape, api_version: str, kind:
     metadata = applied.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise BadRequest("metadata.managedFields must be nil")
-    problems = list(misfits(shape, applied))
-    if problems:
+    if not fits(shape, applied):
+        problems = list(misfits(shape, applied))
         raise BadRequest(f"failed to create typed patch object ({_spoken(applied)}): {_listed(problems)}")
 
 
@@ -39,6 +47,40 @@ def _spoken(applied: dict[str, Any]) -> str:
 
 def _listed(problems: list[str]) -> str:
     return problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
+
+
+def fits(shape: Shape, value: Any) -> bool:
+    """Whether a value has the form that its shape asks for, all the way down."""
+    form = shape.form
+    if value is None or not form:
+        return True
+    if form == "map":
+        return type(value) is dict and _map_fits(shape, value)
+    if form == "list":
+        return type(value) is list and _list_fits(shape, value)
+    return type(value) in _FORMS[form]
+
+
+def _map_fits(shape: Shape, value: dict[str, Any]) -> bool:
+    fields = shape.fields
+    if shape.closed and not value.keys() <= shape.names.keys():
+        return False
+    for key, item in value.items():
+        sub = fields[key][1]
+        kinds = _FORMS.get(sub.form)
+        if item.__class__ not in kinds if kinds is not None and item is not None else not fits(sub, item):
+            return False
+    return True
+
+
+def _list_fits(shape: Shape, items: list[Any]) -> bool:
+    if shape.kind in (KEYED, SET):
+        try:
+            if len({shape.label(item) for item in items}) < len(items):
+                return False
+        except Unkeyed:
+            return False
+    return shape.element is None or all(fits(shape.element, item) for item in items)
 
 
 def misfits(shape: Shape, value: Any, path: str = "") -> Iterator[str]:

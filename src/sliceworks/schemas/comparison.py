@@ -38,15 +38,14 @@ def _claimed_map(shape: Shape, value: Fields) -> Fields | None:
     for key in sorted(value):
         label, sub = fields[key]
         item = value[key]
-        if item is None or item == {}:
+        if sub.kind == UNIT or item is None or item == {}:
             node[label] = {}
             continue
         below = _claimed(sub, item)
-        if key in names:
-            if below is not None:
-                node[label] = below
-        else:
+        if key not in names:
             node[label] = {".": {}, **below} if below else {}
+        elif below is not None:
+            node[label] = below
     return node or None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.schemas.comparison import claimed
-from sliceworks.schemas.fieldsets import EMPTY, difference, intersection, union
+from sliceworks.schemas.fieldsets import difference, intersection, union
 from sliceworks.schemas.shapes import DEDUCED, KEYED, MAP, UNIT
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def settled(shape: Shape, fields: Fields) -> Fields:
         sub = _below(shape, name)
         if sub is None or sub is DEDUCED:
             continue
-        now = EMPTY if sub.kind == UNIT and sub.form in ("map", "list") else settled(sub, below)
+        now: Fields = {} if sub.kind == UNIT and sub.form in ("map", "list") else settled(sub, below)
         if now is not below:
             if found is fields:
                 found = dict(fields)

@@ -1,7 +1,7 @@
 """Owners of `replicas`, seen from the scale subresource: entries of the parent become entries of the Scale, and back again.
 
-A write to a scale is a write to a small object of its own (`autoscaling/v1` Scale). Before it, `to_scale` gives that object the owners of
-the parent's replicas; after it, `to_parent` gives the parent the owners that the scale has now.
+A write to a scale is a write to a small object of its own (`autoscaling/v1` Scale). Before it, `to_scale` gives that object the
+owners of the parent's replicas; after it, `to_parent` gives the parent the owners that the scale has now.
 """
 
 from __future__ import annotations

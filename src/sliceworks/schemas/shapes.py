@@ -52,6 +52,11 @@ class Shape:
         """The path element of an item of this list: `k:{"name":"x"}` or `v:"x"`."""
         if self.kind == SET:
             return "v:" + _scalar_label(item)
+        if type(item) is dict and len(self.keys) == 1:
+            name, default = self.keys[0]
+            value = item.get(name, default)
+            if type(value) is str:
+                return f'k:{{"{name}":{quoted(value)}}}'
         if type(item) is not dict:
             raise Unkeyed(f"associative list with keys may not have {'a null element' if item is None else 'non-map elements'}")
         found = {name: item.get(name, default) for name, default in self.keys if name in item or default is not None}
@@ -90,7 +95,7 @@ def _scalar_label(item: Any) -> str:
         raise Unkeyed("associative list without keys has an element that's a map type")
     if type(item) is list:
         raise Unkeyed("not supported: associative list with lists as elements")
-    return compact(item)
+    return quoted(item) if type(item) is str else compact(item)
 
 
 def compact(value: Any) -> str:
@@ -99,6 +104,12 @@ def compact(value: Any) -> str:
     if "<" in text or ">" in text or "&" in text:
         text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return text
+
+
+@lru_cache(maxsize=8192)
+def quoted(text: str) -> str:
+    """A string as Go writes it in JSON. Names of items come again and again."""
+    return compact(text)
 
 
 # Untyped values show their own form: maps are divided, lists and scalars are units.

@@ -1,0 +1,131 @@
+"""The algebra of field sets, held against plain sets of paths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sliceworks.schemas import fieldsets
+
+if TYPE_CHECKING:
+    from sliceworks.schemas.fieldsets import Fields
+
+Paths = frozenset[tuple[str, ...]]
+
+names = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'k:{"port":80}', 'v:"x"', "i:0"])
+paths = st.frozensets(st.lists(names, min_size=1, max_size=4).map(tuple), max_size=8)
+
+
+def fields_of(members: Paths) -> Fields:
+    fields: Fields = {}
+    for path in members:
+        fields = fieldsets.union(fields, fieldsets.single(path))
+    return fields
+
+
+def members_of(fields: Fields, prefix: tuple[str, ...] = ()) -> Paths:
+    found: set[tuple[str, ...]] = set()
+    for name, below in fields.items():
+        if name == ".":
+            found.add(prefix)
+        elif not below:
+            found.add((*prefix, name))
+        else:
+            found |= members_of(below, (*prefix, name))
+    return frozenset(found)
+
+
+@given(paths)
+def test_a_set_holds_what_was_put_in(members: Paths) -> None:
+    fields = fields_of(members)
+    assert members_of(fields) == members
+    assert all(fieldsets.contains(fields, path) for path in members)
+    assert len(list(fieldsets.paths(fields))) == len(members)
+    assert fieldsets.read(fields) == fields
+
+
+@given(paths, paths)
+def test_union_difference_and_intersection_are_those_of_sets(left: Paths, right: Paths) -> None:
+    one, two = fields_of(left), fields_of(right)
+    assert members_of(fieldsets.union(one, two)) == left | right
+    assert members_of(fieldsets.difference(one, two)) == left - right
+    assert members_of(fieldsets.intersection(one, two)) == left & right
+    assert members_of(one) == left, "a set was changed in place"
+    assert members_of(two) == right, "a set was changed in place"
+
+
+@given(paths, paths)
+def test_without_takes_what_is_below_along(left: Paths, right: Paths) -> None:
+    rest = frozenset(path for path in left if not any(path[: len(other)] == other for other in right))
+    assert members_of(fieldsets.without(fields_of(left), fields_of(right))) == rest
+
+
+@given(paths)
+def test_leaves_have_nothing_below(members: Paths) -> None:
+    leaves = frozenset(path for path in members if not any(other != path and other[: len(path)] == path for other in members))
+    assert members_of(fieldsets.leaves(fields_of(members))) == leaves
+
+
+@given(paths, paths)
+def test_sets_stay_in_order(left: Paths, right: Paths) -> None:
+    both = fieldsets.union(fields_of(left), fields_of(right))
+    assert list(both) == list(fieldsets.ordered(both))
+
+
+def test_the_order_is_that_of_kubernetes() -> None:
+    shuffled = [
+        "i:2",
+        "v:true",
+        'v:"b"',
+        "v:9",
+        'v:"a"',
+        "v:10",
+        'k:{"port":443}',
+        'k:{"port":80}',
+        'k:{"name":"z"}',
+        "f:b",
+        "i:10",
+        "f:a",
+        ".",
+    ]
+    assert list(fieldsets.ordered({name: {} for name in shuffled})) == [
+        *(".", "f:a", "f:b"),
+        *('k:{"name":"z"}', 'k:{"port":80}', 'k:{"port":443}'),
+        *("v:9", "v:10", 'v:"a"', 'v:"b"', "v:true"),
+        *("i:2", "i:10"),
+    ]
+
+
+def test_paths_are_written_as_people_read_them() -> None:
+    fields: Fields = {
+        "f:spec": {
+            "f:ports": {".": {}, 'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:name": {}}},
+            "f:tags": {'v:"a\\"b"': {}},
+            "f:on": {"v:true": {}},
+        },
+        "f:list": {"i:3": {}},
+    }
+    assert list(fieldsets.paths(fields)) == [
+        ".spec.ports",
+        '.spec.ports[port=80,protocol="TCP"]',
+        '.spec.ports[port=80,protocol="TCP"].name',
+        '.spec.tags[="a\\"b"]',
+        ".spec.on[=true]",
+        ".list[3]",
+    ]
+
+
+@pytest.mark.parametrize(
+    "broken", [1, {"a": {}}, {"f:a": 1}, {"k:x": {}}, {"k:1": {}}, {"i:x": {}}, {"v:": {}}, {"f": {}}, {"f:a": {"x": {}}}]
+)
+def test_what_is_no_set_is_refused(broken: Any) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        fieldsets.read(broken)
+
+
+def test_a_set_from_outside_is_brought_into_order() -> None:
+    found = {"f:b": {".": {}}, "x:later": {"y": 1}, "f:a": {"f:z": {}, ".": {}}}
+    assert list(fieldsets.read(found).items()) == [("f:a", {".": {}, "f:z": {}}), ("f:b", {})]

@@ -1,0 +1,147 @@
+"""What of field ownership no single request to a server shows: versions, changed schemas, names, and writes that change nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sliceworks.base.errors import Conflict
+from sliceworks.schemas import managed
+from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas.manager_names import manager_errors, manager_name
+from sliceworks.schemas.structural import Schema, build
+
+Object = dict[str, Any]
+NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
+
+
+def widget_schema(**listing: Any) -> Schema:
+    items = {"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}}
+    spec = {
+        "type": "object",
+        "properties": {"parts": {"type": "array", "items": items, **listing}, "any": {"x-kubernetes-int-or-string": True}},
+    }
+    return build({"type": "object", "properties": {"spec": spec}})
+
+
+KEYED: Object = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+
+
+def widget(**spec: Any) -> Object:
+    return {"apiVersion": "x.dev/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
+
+
+def created(found: Object, schema: Schema) -> Object:
+    managed.update(None, found, schema, manager="alice", api_version="x.dev/v1", now=NOON)
+    found["metadata"]["uid"] = "u"
+    return found
+
+
+def owners(found: Object) -> dict[str, Any]:
+    return {entry["manager"]: entry["fieldsV1"] for entry in found["metadata"].get("managedFields", [])}
+
+
+def test_a_list_that_became_one_unit_is_owned_as_one() -> None:
+    live = created(widget(parts=[{"name": "a", "size": 1}]), widget_schema(**KEYED))
+    assert owners(live) == {
+        "alice": {"f:spec": {".": {}, "f:parts": {".": {}, 'k:{"name":"a"}': {".": {}, "f:name": {}, "f:size": {}}}}}
+    }
+    new = {**live, "spec": {**live["spec"], "any": 1}}
+    managed.update(live, new, widget_schema(), manager="bob", api_version="x.dev/v1", now=LATER)
+    assert owners(new) == {"alice": {"f:spec": {".": {}, "f:parts": {}}}, "bob": {"f:spec": {"f:any": {}}}}
+
+
+def test_items_that_cannot_be_told_apart_have_no_owners() -> None:
+    found = widget(parts=[{"size": 1}])
+    managed.update(None, found, widget_schema(**KEYED), manager="alice", api_version="x.dev/v1", now=NOON)
+    assert "managedFields" not in found["metadata"]
+
+
+def test_twins_are_owned_as_one_until_they_are_one_again() -> None:
+    schema = widget_schema(**KEYED)
+    live = created(widget(parts=[{"name": "a", "size": 1}, {"name": "a", "size": 2}]), schema)
+    assert owners(live)["alice"]["f:spec"]["f:parts"] == {".": {}, 'k:{"name":"a"}': {}}
+    new = {**live, "spec": {"parts": [{"name": "a", "size": 1}]}}
+    managed.update(live, new, schema, manager="bob", api_version="x.dev/v1", now=LATER)
+    assert owners(new) == {
+        "alice": {"f:spec": {".": {}, "f:parts": {}}},
+        "bob": {"f:spec": {"f:parts": {'k:{"name":"a"}': {".": {}, "f:name": {}, "f:size": {}}}}},
+    }
+
+
+def test_entries_of_another_version_are_compared_in_that_version() -> None:
+    old, new = build_version("size"), build_version("width")
+
+    def convert(found: Object, version: str) -> tuple[Object, Schema] | None:
+        if version == "x.dev/v2":
+            return found, new
+        return ({**found, "spec": {"size": found["spec"].get("width")}}, old) if version == "x.dev/v1" else None
+
+    live = created(widget(size=1), old)
+    live["metadata"]["managedFields"].append({**live["metadata"]["managedFields"][0], "manager": "gone", "apiVersion": "x.dev/v0"})
+    live = {**live, "apiVersion": "x.dev/v2", "spec": {"width": 1}}
+    applied = {"apiVersion": "x.dev/v2", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"width": 2}}
+    common: Object = {"manager": "bob", "api_version": "x.dev/v2", "now": LATER, "convert": convert}
+    with pytest.raises(Conflict, match=r'conflict with "alice" using x.dev/v1: .spec.size'):
+        managed.apply(live, applied, new, **common)
+    assert owners(managed.apply(live, applied, new, force=True, **common)) == {
+        "bob": {"f:spec": {"f:width": {}}},
+        "alice": {"f:spec": {}},
+    }
+
+
+def build_version(field: str) -> Schema:
+    return build({"type": "object", "properties": {"spec": {"type": "object", "properties": {field: {"type": "integer"}}}}})
+
+
+def test_an_update_that_was_taken_back_keeps_the_times() -> None:
+    live = created(widget(any=1), widget_schema())
+    entry = live["metadata"]["managedFields"][0]
+    new = {**live, "metadata": {**live["metadata"], "managedFields": [{**entry, "time": LATER}]}}
+    managed.keep_times(live, new)
+    assert new == live
+    changed = {**new, "metadata": {**live["metadata"], "managedFields": [{**entry, "time": LATER}]}, "spec": {"any": 2}}
+    managed.keep_times(live, changed)
+    assert changed["metadata"]["managedFields"][0]["time"] == LATER
+
+
+def test_a_write_leaves_the_live_object_alone() -> None:
+    live = created(widget(any=1), widget_schema())
+    new = {**live, "spec": {"any": 2}}
+    managed.update(live, new, widget_schema(), manager="bob", api_version="x.dev/v1", now=LATER)
+    assert owners(live) == {"alice": {"f:spec": {".": {}, "f:any": {}}}}
+    assert owners(new) == {"alice": {"f:spec": {}}, "bob": {"f:spec": {"f:any": {}}}}
+
+
+def test_a_manager_without_a_name_is_unknown() -> None:
+    found = widget(any=1)
+    managed.update(None, found, widget_schema(), manager="", api_version="x.dev/v1", now=NOON)
+    assert list(owners(found)) == ["unknown"]
+
+
+def test_an_applier_that_names_nothing_owns_nothing() -> None:
+    schema = catalogue().schema("", "v1", "ConfigMap")
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    found = managed.apply(None, applied, schema, manager="a", api_version="v1", now=NOON, kind="ConfigMap")
+    assert found == applied
+
+
+@pytest.mark.parametrize(
+    ("given", "agent", "name"),
+    [
+        ("mine", "kubectl/v1.35", "mine"),
+        ("", "kubectl/v1.35 (linux)", "kubectl"),
+        ("", "ku\x07be ctl", "kube ctl"),
+        ("", "é" * 100, "é" * 64),
+        ("", "", ""),
+    ],
+)
+def test_the_manager_is_the_given_name_or_the_agent(given: str, agent: str, name: str) -> None:
+    assert manager_name(given, agent) == name
+
+
+def test_names_that_cannot_be_managers() -> None:
+    assert manager_errors("kubectl-client-side-apply") == []
+    assert [str(error) for error in manager_errors("x" * 129)] == ["fieldManager: Too long: may not be more than 128 bytes"]
+    assert [error.detail for error in manager_errors("é\x01")] == ["invalid character U+0001 (at position 2)"]
