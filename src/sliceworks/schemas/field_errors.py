@@ -112,11 +112,9 @@ def refusal(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> I
     texts = [str(error) for error in found]
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     qualified = f"{kind}.{group}" if group else kind
+    named = {field: text for field, text in (("name", name), ("group", group), ("kind", kind)) if text}
     return Invalid(
-        f"{qualified} {_quoted(name)} is invalid: {listed}",
-        details={"name": name, "group": group, "kind": kind, "causes": [error.cause() for error in found]}
-        if group
-        else {"name": name, "kind": kind, "causes": [error.cause() for error in found]},
+        f"{qualified} {_quoted(name)} is invalid: {listed}", details={**named, "causes": [error.cause() for error in found]}
     )
 
 

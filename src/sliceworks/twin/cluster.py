@@ -57,6 +57,7 @@ def builtin_registry() -> Registry:
             namespaced=item.namespaced,
             versions={item.version: version},
             storage_version=catalogue.storage_version(item.group),
+            storage_hash=item.storage_version_hash,
             strategy=strategy(key, has_status="status" in version.subresources),
             short_names=item.short_names,
             categories=item.categories,

@@ -90,7 +90,8 @@ def check_write_options(call: Call, kind: str, *, force_allowed: bool = True) ->
     if len(manager) > _LONGEST_MANAGER:
         errors.append(FieldError("FieldValueTooLong", "fieldManager", None, f"may not be more than {_LONGEST_MANAGER} bytes"))
     if not manager.isprintable():
-        errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
+        at, odd = next((at, char) for at, char in enumerate(manager) if not char.isprintable())
+        errors.append(invalid("fieldManager", manager, f"invalid character U+{ord(odd):04X} (at position {at})"))
     if not force_allowed and call.params.get("force"):
         errors.append(FieldError("FieldValueForbidden", "force", None, "may not be specified for non-apply patch"))
     if errors:

@@ -6,6 +6,8 @@ do, and its deletion first deletes what it defined.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
@@ -86,6 +88,7 @@ class Customs:
             namespaced=spec["scope"] == "Namespaced",
             versions={item["name"]: self._version(definition, item) for item in spec["versions"] if item.get("served")},
             storage_version=storage["name"],
+            storage_hash=_storage_hash(spec["group"], storage["name"], accepted["kind"]),
             strategy=Strategy(generation=True, has_status=has_status, fields=selectable),
             short_names=tuple(accepted.get("shortNames") or ()),
             categories=tuple(accepted.get("categories") or ()),
@@ -165,6 +168,10 @@ class Customs:
                 "lastTransitionTime": clock.timestamp(),
             },
         )
+
+
+def _storage_hash(group: str, version: str, kind: str) -> str:
+    return base64.b64encode(hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()[:8]).decode()
 
 
 def _differs(old: Obj, new: Obj) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base import clock
-from sliceworks.base.errors import BadRequest
+from sliceworks.base.errors import BadRequest, Conflict
 from sliceworks.schemas import builtins, structural
 from sliceworks.schemas.field_errors import FieldError, invalid, not_supported, refusal
 from sliceworks.twin.api import media, objects
@@ -96,6 +96,14 @@ def _check(raw: Obj) -> None:
         raise refusal("meta.k8s.io", "DeleteOptions", "", errors)
 
 
+def _stale(call: Call, name: str, what: str, values: tuple[str, str], event: str) -> Conflict:
+    """A precondition names another state of the object than the one that is there."""
+    group, kind, (given, found) = call.resource.group, call.resource.kind, values
+    why = f"the {what} in the precondition ({given}) does not match the {what} in record ({found})"
+    details = {"name": name, **({"group": group} if group else {}), "kind": kind}
+    return Conflict(f'Operation cannot be fulfilled on {kind} "{name}": {why}. The object might have been {event}', details=details)
+
+
 class Deleter:
     """Carries out deletions."""
 
@@ -170,16 +178,10 @@ class Deleter:
     def _check_preconditions(self, call: Call, metadata: Obj, options: DeleteOptions) -> None:
         name = metadata["name"]
         if options.uid and options.uid != metadata["uid"]:
-            raise conflict(
-                call, name, f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {metadata['uid']}"
-            )
+            raise _stale(call, name, "UID", (options.uid, metadata["uid"]), "deleted and then recreated")
         if options.version and options.version != metadata["resourceVersion"]:
-            raise conflict(
-                call,
-                name,
-                f"Precondition failed: ResourceVersion in precondition: {options.version}, "
-                f"ResourceVersion in object meta: {metadata['resourceVersion']}",
-            )
+            found = metadata["resourceVersion"]
+            raise _stale(call, name, "ResourceVersion", (options.version, found), "modified")
 
     def _grace(self, call: Call, obj: Obj, options: DeleteOptions) -> int:
         """Seconds that the object may still take to end."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_ADDRESSES = [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}]
 _STABILITY = {"alpha": 0, "beta": 1, "": 2}
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
@@ -48,7 +49,7 @@ class Discovery:
     def _make(self, name: str) -> Obj | None:
         tree = self._tree()
         if name == "api":
-            return {"kind": "APIVersions", "versions": list(tree.get("", {})), "serverAddressByClientCIDRs": []}
+            return {"kind": "APIVersions", "versions": list(tree.get("", {})), "serverAddressByClientCIDRs": _ADDRESSES}
         if name == "api?aggregated":
             return _aggregated_list({"": tree.get("", {})})
         if name == "apis?aggregated":
@@ -106,6 +107,8 @@ def _resource(resource: Resource, version: Version) -> Obj:
         item["shortNames"] = list(resource.short_names)
     if resource.categories:
         item["categories"] = list(resource.categories)
+    if resource.storage_hash:
+        item["storageVersionHash"] = resource.storage_hash
     return item
 
 

@@ -33,16 +33,11 @@ class Form:
 
     yaml: bool = False
     view: str = ""
-    view_version: str = ""
 
 
 _PLAIN = Form()
 _FORMS: dict[str, Form] = {JSON: _PLAIN, "*/*": _PLAIN, "": _PLAIN}
-_VIEWS = {
-    ("Table", "meta.k8s.io", "v1"),
-    ("PartialObjectMetadata", "meta.k8s.io", "v1"),
-    ("PartialObjectMetadataList", "meta.k8s.io", "v1"),
-}
+_VIEWS = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
 
 
 def accepted(headers: Mapping[str, str], *, streamed: bool = False) -> Form:
@@ -52,24 +47,28 @@ def accepted(headers: Mapping[str, str], *, streamed: bool = False) -> Form:
     if form is None:
         form = _negotiate(text)
         if form is None:
-            extra = f", {JSON};stream=watch, {PROTOBUF};stream=watch" if streamed else ""
-            raise NotAcceptable(f"only the following media types are accepted: {_OFFERED}{extra}")
+            raise not_acceptable(streamed=streamed)
         if len(_FORMS) < 200:
             _FORMS[text] = form
     return form
 
 
+def not_acceptable(*, streamed: bool) -> NotAcceptable:
+    extra = f", {JSON};stream=watch, {PROTOBUF};stream=watch" if streamed else ""
+    return NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}{extra}", details={})
+
+
 def _negotiate(text: str) -> Form | None:
     for clause in text.split(","):
         media, *options = (part.strip() for part in clause.split(";"))
-        if media not in {JSON, YAML, "*/*", "application/*"}:
+        if media not in {JSON, YAML, "*/*"}:
             continue
         given = dict(option.partition("=")[::2] for option in options)
         view = given.get("as", "")
         if not view:
             return Form(yaml=media == YAML)
-        if (view, given.get("g", ""), given.get("v", "")) in _VIEWS:
-            return Form(yaml=media == YAML, view=view, view_version=given["v"])
+        if view in _VIEWS and (given.get("g"), given.get("v")) == ("meta.k8s.io", "v1"):
+            return Form(yaml=media == YAML, view=view)
     return None
 
 
@@ -160,7 +159,11 @@ def read_yaml(body: bytes, kind: str) -> tuple[Any, list[str]]:
     except YamlRefused as error:
         wanted = f"the object provided is unrecognized (must be of type {kind}): " if kind else ""
         raise BadRequest(f"{wanted}couldn't get version/kind; json parse error: {error}") from error
-    return value, [f'duplicate field "{path}"' for path in _locate(value, twice)]
+    if not twice:
+        return value, []
+    return value, [
+        "yaml: unmarshal errors:\n  " + "\n  ".join(f'line {line}: key "{key}" already set in map' for key, line in twice)
+    ]
 
 
 def read_protobuf(body: bytes, kind: str) -> dict[str, Any]:
@@ -177,12 +180,12 @@ def json_response(status: int, body: bytes, form: Form = _PLAIN, warnings: list[
     """An answer whose JSON is already encoded."""
     headers: Mapping[str, str] = _JSON_HEADERS
     if form.yaml:
-        import yaml
+        from sliceworks.twin.api.yaml_bodies import encode
 
-        body = yaml.dump(orjson.loads(body), Dumper=yaml.CSafeDumper, sort_keys=False).encode()
+        body = encode(orjson.loads(body))
         headers = {**headers, "content-type": YAML}
     if warnings:
-        headers = {**headers, "warning": ", ".join(_warning(text) for text in dict.fromkeys(warnings))}
+        headers = {**headers, "warning": "\n".join(_warning(text) for text in dict.fromkeys(warnings))}
     return Response(status, headers, body)
 
 
@@ -194,7 +197,7 @@ def _warning(text: str) -> str:
 def error_response(error: ApiError) -> Response:
     """The Status of an error as an answer."""
     response = json_response(error.code, orjson.dumps(error.status()))
-    if error.retry_after:
+    if error.retry_after is not None:
         response.headers = {**response.headers, "retry-after": str(int(error.retry_after))}
     if error.code == 401:
         response.headers = {**response.headers, "www-authenticate": "Bearer"}

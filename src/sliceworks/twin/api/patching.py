@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, UnsupportedMediaType
 from sliceworks.schemas import managed, patches
-from sliceworks.schemas.field_errors import refusal, required
+from sliceworks.schemas.field_errors import invalid, refusal, required
 from sliceworks.twin.api import media, objects
 
 if TYPE_CHECKING:
@@ -69,7 +71,23 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
         raise BadRequest("the patch leaves no object")
     if not isinstance(new.get("metadata"), dict):
         new["metadata"] = {}
-    return objects.decode(call, new, patch.twice)
+    try:
+        return objects.decode(call, new, patch.twice)
+    except BadRequest as error:
+        shown = goish(patch.body) if patch.type == _STRATEGIC else orjson.dumps(new).decode()
+        why = error.message.partition(f"cannot be handled as a {call.resource.kind}: ")[2] or error.message
+        raise refusal("", "", "", [invalid("patch", shown, why)]) from error
+
+
+def goish(value: Any) -> str:
+    """A value as Go prints it, which is how a refusal shows a strategic patch."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{goish(item)}" for key, item in sorted(value.items())) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(goish(item) for item in value) + "]"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "<nil>"}[value]
+    return str(value)
 
 
 def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:

@@ -35,16 +35,17 @@ def parse(method: str, path: str, *, watch: bool = False) -> Target:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return Target("get" if method == "HEAD" else method.lower(), path)
-    if rest[0] == "watch" and len(rest) > 1:
-        rest, watch = rest[1:], True
+    always = rest[0] == "watch" and len(rest) > 1
+    if always:
+        rest = rest[1:]
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
         if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
             rest = rest[2:]
     resource, name, subresource = (*rest, "", "", "")[:3]
-    if verb == "get" and (watch or not name):
-        verb = "watch" if watch else "list"
+    if verb == "get" and (always or not name):
+        verb = "watch" if watch or always else "list"
     elif verb == "delete" and not name:
         verb = "deletecollection"
     return Target(verb, path, resource, group, version, subresource, namespace, name, len(rest) > 3)

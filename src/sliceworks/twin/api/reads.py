@@ -38,6 +38,8 @@ class Reader:
         self._core = core
 
     async def get(self, call: Call) -> Response:
+        if call.form.view == "PartialObjectMetadataList":
+            raise media.not_acceptable(streamed=False)
         await self._core.reached(revision_param(call))
         entry = self._core.store.get(call.resource.stored_as, call.namespace, call.name)
         await self._core.store.settled()
@@ -50,6 +52,8 @@ class Reader:
         return media.json_response(status, View(call).object_bytes(entry), call.form, call.warnings)
 
     async def list_objects(self, call: Call) -> Response:
+        if call.form.view == "PartialObjectMetadata":
+            raise media.not_acceptable(streamed=True)
         view, match = View(call), matcher(call)
         at, after = await self._position(call)
         revision = at if at is not None else self._core.store.revision
@@ -169,7 +173,16 @@ def matcher(call: Call) -> Callable[[Entry], bool] | None:
 
 def _field_test(call: Call, fields: selectors.FieldSelector) -> Callable[[Entry], bool]:
     known, simple = call.resource.strategy.fields, {"metadata.name", "metadata.namespace"}
-    fields.check(lambda name: name in known or name in simple)
+    if known or call.resource.custom:
+        fields.check(lambda name: name in known or name in simple)
+    for term in fields.terms:
+        if term.field not in known and term.field not in simple:
+            place = f"{call.resource.group}/{call.version.name}, Resource={call.resource.plural}"
+            raise BadRequest(
+                f'Unable to find "{place}" that match label selector "{call.param("labelSelector")}", field selector '
+                f'"{call.param("fieldSelector")}": "{term.field}" is not a known field selector: only "metadata.name", '
+                '"metadata.namespace"'
+            )
     names = [term.field for term in fields.terms if term.field not in simple]
 
     def test(entry: Entry) -> bool:
@@ -200,13 +213,15 @@ def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> 
 
 def encode_continue(revision: int, key: str) -> str:
     token = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": key + "\0"})
-    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+    return base64.urlsafe_b64encode(token).decode()
 
 
 def decode_continue(token: str) -> tuple[int, str]:
     """The revision and the key of a continue token."""
+    if len(token) % 4:
+        raise BadRequest(f"continue key is not valid: illegal base64 data at input byte {len(token) // 4 * 4}")
     try:
-        value = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        value = orjson.loads(base64.urlsafe_b64decode(token))
         if value["v"] != "meta.k8s.io/v1":
             raise ValueError("unknown version")
         return int(value["rv"]), str(value["start"]).removesuffix("\0")

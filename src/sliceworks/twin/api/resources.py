@@ -48,6 +48,8 @@ class Resource:
     namespaced: bool
     versions: dict[str, Version]
     storage_version: str
+    storage_hash: str
+    """What discovery shows as storageVersionHash: it changes when objects are stored in another version."""
     strategy: Strategy
     list_kind: str = ""
     short_names: tuple[str, ...] = ()
@@ -93,6 +95,9 @@ class Registry:
         resource = self._resources.get((group, plural))
         found = resource.versions.get(version) if resource else None
         return (resource, found) if resource and found else None
+
+    def has_group(self, group: str) -> bool:
+        return any(known == group for known, _ in self._resources)
 
     def get(self, group: str, plural: str) -> Resource | None:
         return self._resources.get((group, plural))

@@ -39,7 +39,8 @@ _MOST_WAITING = 16
 _REQUEST_SECONDS, _IDLE_SECONDS, _DISCARD_SECONDS = 30.0, 300.0, 10.0
 _SWEEP_SECONDS, _QUIET_SECONDS = 5.0, 0.2
 _REASONS = {
-    200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 304: "Not Modified", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
+    200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 304: "Not Modified", 400: "Bad Request",
+    401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
     405: "Method Not Allowed", 406: "Not Acceptable", 409: "Conflict", 410: "Gone", 413: "Request Entity Too Large",
     415: "Unsupported Media Type", 422: "Unprocessable Entity", 429: "Too Many Requests", 500: "Internal Server Error",
     503: "Service Unavailable", 504: "Gateway Timeout",

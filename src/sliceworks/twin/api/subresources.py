@@ -11,10 +11,11 @@ from sliceworks.base.errors import BadRequest, Conflict, MethodNotAllowed, NotFo
 from sliceworks.kube.transport import Response
 from sliceworks.schemas import builtins, structural
 from sliceworks.schemas.field_errors import invalid, refusal
-from sliceworks.twin.api import media, objects
+from sliceworks.twin.api import media, objects, tables
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.deletes import options_from
 from sliceworks.twin.api.patching import read_patch
+from sliceworks.twin.api.views import partial
 from sliceworks.twin.api.writes import conflict, not_found
 from sliceworks.twin.auth.token_requests import token_request
 
@@ -101,7 +102,9 @@ class Subresources:
         paths = scale_paths(call)
         if call.target.verb == "get":
             await self._core.store.settled()
-            return media.json_response(200, orjson.dumps(_scale_of(call, obj, paths)), call.form)
+            scale = _scale_of(call, obj, paths)
+            shown = _scale_table(scale) if call.form.view == "Table" else scale
+            return media.json_response(200, orjson.dumps(shown), call.form)
         check_write_options(call, "UpdateOptions")
         scale = self._wanted_scale(call, obj, paths)
         version = scale["metadata"].get("resourceVersion")
@@ -141,11 +144,11 @@ class Subresources:
         entry = self._object(call)
         pod = objects.served(call.resource, call.version, entry.data)
         if pod["metadata"].get("deletionTimestamp"):
-            raise conflict(call, call.name, f"pod {call.name} is being deleted, cannot be assigned to a host")
+            raise _not_bound(call, f"pod {call.name} is being deleted, cannot be assigned to a host")
         if pod["spec"].get("nodeName"):
-            raise conflict(call, call.name, f'pod {call.name} is already assigned to node "{pod["spec"]["nodeName"]}"')
+            raise _not_bound(call, f'pod {call.name} is already assigned to node "{pod["spec"]["nodeName"]}"')
         if pod["spec"].get("schedulingGates"):
-            raise conflict(call, call.name, f"pod {call.name} has non-empty .spec.schedulingGates")
+            raise _not_bound(call, f"pod {call.name} has non-empty .spec.schedulingGates")
         pod["spec"]["nodeName"] = node
         pod["metadata"].setdefault("annotations", {}).update(binding.get("metadata", {}).get("annotations") or {})
         if not pod["metadata"]["annotations"]:
@@ -185,17 +188,11 @@ class Subresources:
             )  # fmt: skip
         budget = budgets[0]
         name, status = budget["metadata"]["name"], budget.get("status") or {}
-        if status.get("disruptionsAllowed", 0) <= 0 or status.get("observedGeneration", 0) < budget["metadata"].get(
-            "generation", 0
-        ):
+        if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+            raise _over_budget(f"The disruption budget {name} is still being processed by the server.", retryAfterSeconds=10)
+        if status.get("disruptionsAllowed", 0) <= 0:
             needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-            causes = [
-                {
-                    "reason": "DisruptionBudget",
-                    "message": f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently",
-                }
-            ]
-            raise TooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", details={"causes": causes})
+            raise _over_budget(f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently")
         budget["status"] = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1}
         budget["status"].setdefault("disruptedPods", {})[call.name] = clock.timestamp()
         resource = self._core.registry.by_key("policy/poddisruptionbudgets")
@@ -212,10 +209,20 @@ class Subresources:
         pod = objects.served(call.resource, call.version, entry.data)
         container = _container(call, pod)
         if not pod["spec"].get("nodeName"):
-            return Response(200, _TEXT)
+            return Response(204, _TEXT)
         if self._core.logs is None:
             raise NotFound(f"the twin keeps no log of container {container} in pod {call.name}", details={})
         return self._core.logs(call, pod, container)
+
+
+def _over_budget(why: str, **extra: int) -> TooManyRequests:
+    causes = [{"reason": "DisruptionBudget", "message": why}]
+    return TooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", details={"causes": causes, **extra})
+
+
+def _not_bound(call: Call, why: str) -> Conflict:
+    details = {"name": call.name, "kind": "pods/binding"}
+    return Conflict(f'Operation cannot be fulfilled on pods/binding "{call.name}": {why}', details=details)
 
 
 def _container(call: Call, pod: Obj) -> str:
@@ -225,7 +232,7 @@ def _container(call: Call, pod: Obj) -> str:
     if not asked:
         names = [item["name"] for item in spec.get("containers") or ()]
         if len(known) == 1:
-            return names[0]
+            return str(names[0])
         default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
         if default in known:
             return str(default)
@@ -285,6 +292,17 @@ def _scale_of(call: Call, obj: Obj, paths: tuple[str, str, str]) -> Obj:
         "metadata": {field: metadata[field] for field in kept if field in metadata},
         "spec": spec,
         "status": status,
+    }
+
+
+def _scale_table(scale: Obj) -> Obj:
+    table = tables.columns("autoscaling/scales")
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": scale["metadata"]["resourceVersion"]},
+        "columnDefinitions": table.definitions,
+        "rows": [{"cells": table.row(scale, clock.now()), "object": partial(scale)}],
     }
 
 

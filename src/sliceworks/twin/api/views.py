@@ -32,7 +32,8 @@ class View:
         if self.table:
             include = call.param("includeObject") or "Metadata"
             if include not in {"None", "Metadata", "Object"}:
-                raise BadRequest(f'unrecognized includeObject value: "{include}"')
+                why = "must be 'Metadata', 'Object', 'None', or empty"
+                raise BadRequest(f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": {why}')
             self._include = include
             custom = call.version.printer_columns
             self.columns = tables.custom_columns(custom) if custom is not None else tables.columns(call.resource.key)
@@ -69,7 +70,7 @@ class View:
         }
 
     def _row(self, obj: Obj, now: Any) -> Obj:
-        row: Obj = {"cells": self.columns.row(obj, now)}
+        row: Obj = {"cells": self.columns.row(obj, now), "object": None}
         if self._include == "Object":
             row["object"] = obj
         elif self._include == "Metadata":

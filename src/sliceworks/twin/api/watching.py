@@ -74,7 +74,7 @@ class _Stream:
         if initial:
             matching = (entry for entry in store.scan(self._resource, namespace) if self._match is None or self._match(entry))
             lines += [self._object_line(ADDED, entry) for entry in matching]
-            if call.params.get("sendInitialEvents") and self._bookmarks:
+            if self._bookmarks and (since == 0 or call.params.get("sendInitialEvents")):
                 lines.append(self._bookmark(_INITIAL_END))
         return lines
 
@@ -138,7 +138,17 @@ class _Stream:
         before = change.previous is not None and self._match(change.previous)
         if now:
             return self._shared_line(change, MODIFIED if before else ADDED)
-        return self._shared_line(change, DELETED) if before else b""
+        return self._left_line(change) if before else b""
+
+    def _left_line(self, change: Change) -> bytes:
+        """An object that no longer matches is shown as it last matched, at the revision of the change."""
+        entry, previous = change.entry, change.previous
+        if change.type == DELETED or previous is None:
+            return self._shared_line(change, DELETED)
+        obj = previous.object()
+        obj["metadata"]["resourceVersion"] = str(change.revision)
+        last = Entry(entry.resource, entry.namespace, entry.name, change.revision, orjson.dumps(obj))
+        return self._object_line(DELETED, last)
 
     def _shared_line(self, change: Change, type_: str) -> bytes:
         if self._header:

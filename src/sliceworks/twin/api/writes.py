@@ -193,6 +193,7 @@ class Writer:
         old = objects.served(resource, call.version, current.data)
         self._check_version(call, obj, old)
         _carry_over(obj, old)
+        obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         subresource = call.target.subresource
         if keep is not None:
             keep(obj, old)
@@ -211,7 +212,6 @@ class Writer:
                 old, obj, call.version.schema(), manager=call.manager, subresource=subresource, api_version=call.api_version,
                 now=clock.timestamp(), reset_fields=self._reset_fields(call),
             )  # fmt: skip
-        obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if obj == old:
             return current
         if self._finished(call, obj):

@@ -16,14 +16,14 @@ class YamlRefused(Exception):
 class _Loader(yaml.CSafeLoader):
     """Dates stay text; keys given twice are noted."""
 
-    twice: list[str]
+    twice: list[tuple[str, int]]
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    self.twice.append(key.value)
+                    self.twice.append((key.value, key.start_mark.line + 1))
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -34,8 +34,28 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def decode(body: bytes) -> tuple[Any, list[str]]:
-    """The document, and the names of fields that it gives twice."""
+_PATTERNS = yaml.CSafeDumper.yaml_implicit_resolvers
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Text that would read as something else is quoted as Go quotes it."""
+
+
+def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    plain = not any(pattern.match(text) for _, pattern in _PATTERNS.get(text[:1], ()))
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def encode(value: Any) -> bytes:
+    """YAML as kube-apiserver writes it: keys in order."""
+    return yaml.dump(value, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, width=1 << 20).encode()
+
+
+def decode(body: bytes) -> tuple[Any, list[tuple[str, int]]]:
+    """The document, and the names and lines of fields that it gives twice."""
     try:
         loader = _Loader(body)
         loader.twice = []
