@@ -136,14 +136,14 @@ def component_name(group: str, version: str, kind: str) -> str:
 def _defaulters() -> dict[str, Any]:
     from sliceworks.schemas import rules
 
-    return dict(getattr(rules, "defaulters", dict)())
+    return dict(rules.defaulters())
 
 
 @cache
 def _checks() -> dict[str, Any]:
     from sliceworks.schemas import rules
 
-    return dict(getattr(rules, "checks", dict)())
+    return dict(rules.checks())
 
 
 def _resources(documents: list[dict[str, Any]]) -> Iterator[BuiltinResource]:

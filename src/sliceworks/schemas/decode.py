@@ -112,7 +112,7 @@ def prefix(unknown: list[str], start: int, key: str) -> None:
     """Puts a key (or an index in brackets) before the paths from `start` on."""
     for index in range(start, len(unknown)):
         below = unknown[index]
-        unknown[index] = f"{key}{below}" if below[0] == "[" else f"{key}.{below}"
+        unknown[index] = f"{key}{below}" if below[:1] == "[" else f"{key}.{below}"
 
 
 def _compile_fields(schema: Schema, fields: dict[str, Field], always: list[tuple[str, Zero]]) -> None:

@@ -35,6 +35,7 @@ _PIECE = re.compile(
       | \\(?P<unicode>[pP](?:\{\^?\w+\}|\w))
       | \\(?P<escaped>.)
       | \[:(?P<negated>\^?)(?P<posix>\w+):\]
+      | \(\?(?P<flags>[imsU]+)\)
       | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -49,6 +50,8 @@ def compiled(pattern: str) -> re.Pattern[str]:
 def _translated(pattern: str) -> str:
     parts: list[str] = []
     in_class = False
+    # For each open group, how many groups were opened in it to hold what follows a change of flags.
+    opened = [0]
     for piece in _PIECE.finditer(pattern):
         kind, text = piece.lastgroup, piece.group()
         if kind == "literal":
@@ -59,16 +62,22 @@ def _translated(pattern: str) -> str:
             text = "\\Z" if piece["escaped"] == "z" else text
         elif kind == "posix":
             text = _POSIX.get(piece["posix"], text) if in_class else text
-        elif text == "$" and not in_class:
+        elif in_class:
+            in_class = text != "]" or _opens_class(parts)
+            text = "\\[" if text == "[" else text
+        elif kind == "flags":
+            opened[-1] += 1
+            text = f"(?{piece['flags'].replace('U', '')}:"
+        elif text == "$":
             text = "\\Z"
-        elif text == "[" and not in_class:
-            in_class = True
         elif text == "[":
-            text = "\\["
-        elif text == "]" and in_class and not _opens_class(parts):
-            in_class = False
+            in_class = True
+        elif text == "(":
+            opened.append(0)
+        elif text == ")" and len(opened) > 1:
+            text = ")" * (opened.pop() + 1)
         parts.append(text)
-    return "".join(parts)
+    return "".join(parts) + ")" * opened[0]
 
 
 def _opens_class(parts: list[str]) -> bool:

@@ -1,0 +1,49 @@
+"""How built-in objects are read and written back, against the answers a real kube-apiserver gave to the same ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from tests.real.ask_schemas import builtin_object
+
+from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas.structural import TypeMismatch, decode, set_defaults
+
+HERE = Path(__file__).parent
+CASES: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "builtin_cases.yaml").read_text())
+ANSWERS = orjson.loads((HERE / "builtin_answers.json").read_bytes())
+REFUSED = [name for name in CASES if ANSWERS[name]["code"] == 400]
+ACCEPTED = [name for name in CASES if ANSWERS[name]["code"] < 400]
+
+
+def read(name: str, unknown: list[str]) -> Any:
+    group, version, _, kind = CASES[name]["kind"].split("/")
+    schema = catalogue().schema(group, version, kind)
+    value = decode(schema, orjson.loads(orjson.dumps(builtin_object(CASES[name]))), unknown)
+    set_defaults(schema, value)
+    return value
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_wrong_type_is_told_in_the_servers_words(name: str) -> None:
+    with pytest.raises(TypeMismatch) as found:
+        read(name, [])
+    assert ANSWERS[name]["message"].endswith(f": {found.value}")
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_an_object_is_written_back_as_the_server_writes_it(name: str) -> None:
+    unknown: list[str] = []
+    value = read(name, unknown)
+    expected = ANSWERS[name]["object"]
+    expected["metadata"].pop("namespace", None)
+    assert value == expected
+    assert [f'unknown field "{path}"' for path in unknown] == ANSWERS[name]["warnings"]
+
+
+def test_every_case_is_either_refused_while_reading_or_accepted() -> None:
+    assert sorted(REFUSED + ACCEPTED) == sorted(CASES)

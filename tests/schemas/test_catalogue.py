@@ -1,0 +1,136 @@
+"""The catalogue of built-in kinds, and the OpenAPI documents made from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas.model import MISSING
+from sliceworks.schemas.openapi import builtin_document, openapi_v3_for_custom
+
+DEFINITION: dict[str, Any] = {
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing", "listKind": "ThingList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {"spec": {"type": "object", "description": "Wanted."}},
+                    }
+                },
+            }
+        ],
+    }
+}
+
+
+def resource(plural: str, group: str = "") -> Any:
+    return next(item for item in catalogue().resources if (item.group, item.plural) == (group, plural))
+
+
+def test_groups_come_in_the_servers_order_with_the_preferred_version_first() -> None:
+    groups = {group.name: group.versions for group in catalogue().groups}
+    assert next(iter(groups)) == ""
+    assert groups["autoscaling"] == ("v2", "v1")
+    assert "flowcontrol.apiserver.k8s.io" not in groups
+
+
+def test_a_resource_says_what_discovery_says() -> None:
+    pods = resource("pods")
+    assert (pods.kind, pods.singular, pods.short_names, pods.categories, pods.namespaced) == ("Pod", "pod", ("po",), ("all",), True)
+    assert "deletecollection" in pods.verbs
+    assert not resource("nodes").namespaced
+
+
+@pytest.mark.parametrize(
+    ("plural", "group", "name", "kind"),
+    [
+        ("deployments", "apps", "scale", ("autoscaling", "v1", "Scale")),
+        ("pods", "", "eviction", ("policy", "v1", "Eviction")),
+        ("serviceaccounts", "", "token", ("authentication.k8s.io", "v1", "TokenRequest")),
+        ("pods", "", "status", ("", "v1", "Pod")),
+    ],
+)
+def test_a_subresource_has_its_own_kind(plural: str, group: str, name: str, kind: tuple[str, str, str]) -> None:
+    part = next(item for item in resource(plural, group).subresources if item.name == name)
+    assert (part.group, part.version, part.kind) == kind
+    assert catalogue().schema(*kind).properties["metadata"].name.endswith("ObjectMeta")
+
+
+def test_every_kind_that_is_served_has_a_schema() -> None:
+    for item in catalogue().resources:
+        assert catalogue().schema(item.group, item.version, item.kind).type == "object"
+
+
+def test_a_schema_carries_how_lists_and_structs_merge() -> None:
+    spec = catalogue().component("io.k8s.api.core.v1.PodSpec")
+    containers = spec.properties["containers"]
+    assert (containers.list_type, containers.list_map_keys, containers.patch_merge_key) == ("map", ("name",), "name")
+    assert spec.properties["volumes"].patch_strategy == {"merge", "retainKeys"}
+    strategy = catalogue().component("io.k8s.api.apps.v1.DeploymentSpec").properties["strategy"]
+    assert strategy.patch_strategy == {"retainKeys"}
+    assert strategy.name == "io.k8s.api.apps.v1.DeploymentStrategy"
+    assert spec.properties["nodeSelector"].map_type == "atomic"
+    assert spec.properties["hostname"].default is MISSING
+
+
+def test_components_are_shared_and_may_be_recursive() -> None:
+    props = catalogue().component("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
+    assert props.properties["not"] is props
+    assert catalogue().schema("", "v1", "Pod").properties["spec"] is catalogue().component("io.k8s.api.core.v1.PodSpec")
+
+
+def test_an_unknown_kind_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        catalogue().schema("", "v1", "Nothing")
+    with pytest.raises(KeyError):
+        catalogue().schema("nowhere.dev", "v1", "Nothing")
+    with pytest.raises(KeyError):
+        builtin_document("nowhere.dev", "v1")
+
+
+def test_every_reference_in_a_document_leads_somewhere() -> None:
+    for group in catalogue().groups:
+        for version in group.versions:
+            document = orjson.loads(catalogue().openapi_v3(group.name, version))
+            assert _references(document) <= {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+
+
+def _references(node: Any) -> set[str]:
+    if isinstance(node, list):
+        return {name for item in node for name in _references(item)}
+    if not isinstance(node, dict):
+        return set()
+    own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
+    return own.union(*(_references(value) for value in node.values()))
+
+
+def test_clients_find_the_parameters_they_look_for() -> None:
+    document = orjson.loads(catalogue().openapi_v3("apps", "v1"))
+    patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
+    assert {item["name"] for item in patch["parameters"]} == {"dryRun", "fieldManager", "fieldValidation", "force"}
+    assert patch["x-kubernetes-group-version-kind"] == {"group": "apps", "kind": "Deployment", "version": "v1"}
+    assert "application/strategic-merge-patch+json" in patch["requestBody"]["content"]
+
+
+def test_a_definition_has_a_document_of_its_own() -> None:
+    document = orjson.loads(openapi_v3_for_custom(DEFINITION, "v1"))
+    schemas = document["components"]["schemas"]
+    kind = {"group": "example.com", "kind": "Thing", "version": "v1"}
+    assert schemas["com.example.v1.Thing"]["x-kubernetes-group-version-kind"] == [kind]
+    assert schemas["com.example.v1.Thing"]["properties"]["spec"]["description"] == "Wanted."
+    assert schemas["com.example.v1.ThingList"]["properties"]["items"]["items"]["$ref"].endswith("com.example.v1.Thing")
+    assert _references(document) <= {f"#/components/schemas/{name}" for name in schemas}
+    item = "/apis/example.com/v1/namespaces/{namespace}/things/{name}"
+    assert {item, f"{item}/status", f"{item}/scale"} <= set(document["paths"])
+    assert "application/strategic-merge-patch+json" not in document["paths"][item]["patch"]["requestBody"]["content"]

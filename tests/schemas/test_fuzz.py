@@ -1,0 +1,67 @@
+"""Whatever JSON comes in, the schema engine answers with an error of its own kind, never with another."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import Any
+
+from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas.structural import Schema, TypeMismatch, build, decode, prune, set_defaults, validate
+
+SCALARS: list[Any] = [None, True, 0, -1, 2**40, 1.5, 2.0, "", "x", "1Gi", "äö\n", [], {}, [None], {"": None}, {"": 1}]
+
+
+def generated(schema: Schema | None, chance: random.Random, depth: int = 0) -> Any:
+    """A value that mostly follows a schema, and sometimes does not."""
+    if schema is None or depth > 8 or chance.random() < 0.12:
+        return chance.choice(SCALARS)
+    if schema.properties:
+        names = chance.sample(list(schema.properties), k=min(len(schema.properties), chance.randint(0, 5)))
+        made = {name: generated(schema.properties[name], chance, depth + 1) for name in names}
+        return made | ({"zz": 1} if chance.random() < 0.1 else {})
+    if schema.type == "array":
+        return [generated(schema.items, chance, depth + 1) for _ in range(chance.randint(0, 3))]
+    if schema.additional is not None:
+        return {key: generated(schema.additional, chance, depth + 1) for key in chance.sample("abc", k=chance.randint(0, 3))}
+    return {"string": "text", "integer": 3, "boolean": True}.get(schema.type or "", chance.choice(SCALARS))
+
+
+def test_built_in_kinds_are_read_or_refused() -> None:
+    chance = random.Random(7)
+    read = 0
+    for resource in catalogue().resources:
+        schema = catalogue().schema(resource.group, resource.version, resource.kind)
+        for _ in range(30):
+            value = generated(schema, chance)
+            with suppress(TypeMismatch):
+                decode(schema, value, [])
+                set_defaults(schema, value)
+                read += 1
+    assert read > 100
+
+
+def test_custom_resources_are_pruned_and_judged() -> None:
+    chance = random.Random(11)
+    node = catalogue().node("io.k8s.api.core.v1.PodSpec")
+    schema = build(_inlined(node, 0))
+    for _ in range(300):
+        value = generated(schema, chance)
+        if isinstance(value, dict):
+            prune(schema, value, [])
+            set_defaults(schema, value)
+        validate(schema, value)
+
+
+def _inlined(node: Any, depth: int) -> Any:
+    """A component as a definition would write it: without references."""
+    if "$ref" in node:
+        target = catalogue().node(node["$ref"])
+        return _inlined(target, depth + 1) if depth < 4 else {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    made = {key: value for key, value in node.items() if key not in ("go", "default", "oneOf")}
+    if "properties" in made:
+        made["properties"] = {name: _inlined(child, depth) for name, child in made["properties"].items()}
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(made.get(keyword), dict):
+            made[keyword] = _inlined(made[keyword], depth)
+    return made
