@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.schemas import golang
 from sliceworks.schemas.golang import TypeMismatch, mismatch
+from sliceworks.schemas.readers import CLASSES, as_is, scalar, simple, string_values, strings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     Field = tuple[type | None, bool, Decoder | None, str, str]
     Zero = Callable[[], Any]
 
-_CLASSES: dict[str | None, type] = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
-_LIMITS = {"int32": golang.INT32, "int64": golang.INT64}
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 
@@ -49,7 +48,7 @@ def _ordinary(schema: Schema, go_type: str) -> Decoder:
         return _map(schema, go_type)
     if schema.type == "array":
         return _list(schema, go_type)
-    return _scalar(schema, go_type)
+    return scalar(schema, go_type)
 
 
 def _struct(schema: Schema) -> Decoder:
@@ -125,7 +124,7 @@ def _compile_fields(schema: Schema, fields: dict[str, Field], always: list[tuple
         empty_goes = ("p" not in flags and "s" not in flags) or ("p" not in flags and child.int_or_string)
         if "o" not in flags and child.type not in ("array", "object"):
             empty_goes = empty_goes and child.int_or_string
-        fields[key] = (None if reads_itself else _CLASSES.get(child.type), empty_goes, below, label, go_type)
+        fields[key] = (None if reads_itself else CLASSES.get(child.type), empty_goes, below, label, go_type)
         zero = _zero(child, flags, go_type)
         if zero is not None:
             always.append((key, zero))
@@ -154,9 +153,9 @@ def _list(schema: Schema, go_type: str) -> Decoder:
     element = schema.items
     below_type = go_type.removeprefix("[]") if go_type.startswith("[]") else ""
     if element is None:
-        return _as_is
+        return as_is
     if element.type == "string" and not element.name and element.format is None:
-        return _strings(go_type, below_type or "string")
+        return strings(go_type, below_type or "string")
     below = reader(element, below_type)
     struct = element.type == "object" and bool(element.name)
 
@@ -181,9 +180,9 @@ def _map(schema: Schema, go_type: str) -> Decoder:
     element = schema.additional
     below_type = go_type.partition("]")[2]
     if element is None:
-        return _as_is
+        return as_is
     if element.type == "string" and not element.name and element.format is None:
-        return _string_values(go_type, below_type or "string")
+        return string_values(go_type, below_type or "string")
     below = reader(element, below_type)
 
     def read(value: Any, unknown: list[str]) -> Any:
@@ -206,62 +205,6 @@ def _empty(element: Schema) -> Any:
     if element.name in _SPECIAL:
         return None
     return {"string": "", "integer": 0, "boolean": False, "number": 0, "array": []}.get(element.type or "", {})
-
-
-def _strings(go_type: str, wanted: str) -> Decoder:
-    def read(value: Any, unknown: list[str]) -> Any:
-        if value.__class__ is not list:
-            raise mismatch(value, go_type)
-        for index, item in enumerate(value):
-            if item.__class__ is not str:
-                if item is not None:
-                    raise mismatch(item, wanted)
-                value[index] = ""
-        return value
-
-    return read
-
-
-def _string_values(go_type: str, wanted: str) -> Decoder:
-    def read(value: Any, unknown: list[str]) -> Any:
-        if value.__class__ is not dict:
-            raise mismatch(value, go_type)
-        for key, item in value.items():
-            if item.__class__ is not str:
-                if item is not None:
-                    raise mismatch(item, wanted)
-                value[key] = ""
-        return value
-
-    return read
-
-
-def _scalar(schema: Schema, go_type: str) -> Decoder:
-    if schema.format == "byte":
-        return lambda value, unknown: golang.read_bytes(value) if value else ""
-    if schema.type == "integer":
-        limits, wanted = _LIMITS.get(schema.format or "", golang.INT64), go_type or schema.format or "int64"
-        return lambda value, unknown: golang.integer(value, limits, wanted)
-    if schema.type == "number":
-        return lambda value, unknown: _number(value)
-    expected = _CLASSES.get(schema.type)
-
-    def read(value: Any, unknown: list[str]) -> Any:
-        if expected is not None and value.__class__ is not expected:
-            raise mismatch(value, go_type or "string")
-        return value
-
-    return read
-
-
-def _number(value: Any) -> Any:
-    if value.__class__ is bool or not isinstance(value, int | float):
-        raise mismatch(value, "float64")
-    return value
-
-
-def _as_is(value: Any, unknown: list[str]) -> Any:
-    return value
 
 
 def _props_or_bool(schema: Schema) -> Decoder:
@@ -290,24 +233,17 @@ def _props(schema: Schema) -> Schema:
     return schema._resolve(_CRD + "JSONSchemaProps")
 
 
-def _simple(read_value: Callable[[Any], Any]) -> Callable[[Schema], Decoder]:
-    def make(_: Schema) -> Decoder:
-        return lambda value, unknown: read_value(value)
-
-    return make
-
-
 _SPECIAL: dict[str, Callable[[Schema], Decoder]] = {
-    _META + "Time": _simple(golang.read_time),
-    _META + "MicroTime": _simple(golang.read_micro_time),
-    _META + "FieldsV1": lambda _: _as_is,
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": _simple(golang.read_quantity),
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _simple(golang.int_or_string),
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda _: _as_is,
-    _CRD + "JSON": lambda _: _as_is,
+    _META + "Time": simple(golang.read_time),
+    _META + "MicroTime": simple(golang.read_micro_time),
+    _META + "FieldsV1": lambda _: as_is,
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": simple(golang.read_quantity),
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": simple(golang.int_or_string),
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda _: as_is,
+    _CRD + "JSON": lambda _: as_is,
     _CRD + "JSONSchemaPropsOrBool": _props_or_bool,
     _CRD + "JSONSchemaPropsOrArray": _props_or_array,
-    _CRD + "JSONSchemaPropsOrStringArray": lambda _: _as_is,
+    _CRD + "JSONSchemaPropsOrStringArray": lambda _: as_is,
 }
 _STRUCT_ZEROS: dict[str, Zero] = {
     _META + "Time": _nothing,
