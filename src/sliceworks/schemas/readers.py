@@ -51,7 +51,7 @@ def string_values(go_type: str, wanted: str) -> Decoder:
 def scalar(schema: Schema, go_type: str) -> Decoder:
     """A reader of one plain value."""
     if schema.format == "byte":
-        return lambda value, unknown: golang.read_bytes(value) if value else ""
+        return lambda value, unknown: golang.read_bytes(value)
     if schema.type == "integer":
         limits, wanted = _LIMITS.get(schema.format or "", golang.INT64), go_type or schema.format or "int64"
         return lambda value, unknown: golang.integer(value, limits, wanted)
