@@ -37,7 +37,10 @@ def autoscaler_errors(obj: Json) -> Errors:
         out.append(invalid("spec.maxReplicas", most, "must be greater than 0"))
     if least is not None and most < least:
         out.append(invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
-    _reference(out, spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
+    target = spec.get("scaleTargetRef") or {}
+    # What was let in before may stay: only a new object must name the group of its target.
+    is_new = not (obj.get("metadata") or {}).get("resourceVersion")
+    _reference(out, target, "spec.scaleTargetRef", needs_group=is_new and target.get("kind") != "ReplicationController")
     metrics = spec.get("metrics") or []
     for index, metric in enumerate(metrics):
         _metric(out, metric, f"spec.metrics[{index}]")

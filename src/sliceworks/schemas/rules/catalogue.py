@@ -45,7 +45,6 @@ _PACKAGES = {
     "storage.k8s.io": "io.k8s.api.storage",
     "scheduling.k8s.io": "io.k8s.api.scheduling",
     "coordination.k8s.io": "io.k8s.api.coordination",
-    "node.k8s.io": "io.k8s.api.node",
     "events.k8s.io": "io.k8s.api.events",
 }
 
@@ -55,7 +54,7 @@ _CONDITIONAL: dict[str, Defaulter] = {
     _CORE + "Volume": defaulting.volume,
     _CORE + "ImageVolumeSource": defaulting.image_volume,
     _CORE + "Pod": defaulting.pod,
-    _CORE + "PodSpec": defaulting.resource_lists("overhead"),
+    _CORE + "PodSpec": defaulting.pod_spec,
     _CORE + "ResourceRequirements": defaulting.resource_lists("limits", "requests"),
     _CORE + "VolumeResourceRequirements": defaulting.resource_lists("limits", "requests"),
     _CORE + "ResourceQuotaSpec": defaulting.resource_lists("hard"),
@@ -68,14 +67,13 @@ _CONDITIONAL: dict[str, Defaulter] = {
     _CORE + "ReplicationController": defaulting_jobs.replication_controller,
     _APPS + "DeploymentStrategy": defaulting.rolling_update(maxUnavailable="25%", maxSurge="25%"),
     _APPS + "DaemonSetUpdateStrategy": defaulting.rolling_update(maxUnavailable=1, maxSurge=0),
+    _APPS + "StatefulSetSpec": defaulting_jobs.stateful_set_spec,
     _APPS + "StatefulSetUpdateStrategy": defaulting_jobs.stateful_set_strategy,
     "io.k8s.api.batch.v1.Job": defaulting_jobs.job,
     "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler": defaulting_jobs.autoscaler_v1,
     "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler": defaulting_jobs.autoscaler_v2,
     "io.k8s.api.rbac.v1.Subject": defaulting.subject,
     "io.k8s.api.networking.v1.NetworkPolicySpec": defaulting.network_policy_spec,
-    "io.k8s.api.resource.v1.ExactDeviceRequest": defaulting.exact_device_request,
-    "io.k8s.api.resource.v1.DeviceSubRequest": defaulting.exact_device_request,
 }
 
 
@@ -90,7 +88,7 @@ def defaulters() -> dict[str, Defaulter]:
 def kind_checks() -> dict[str, Callable[[Json], Errors]]:
     """By kind: what is wrong with a whole object, its metadata apart."""
     return {
-        "/Pod": pods.pod_create_errors,
+        "/Pod": pods.pod_object_errors,
         "/PodTemplate": workloads.pod_template_object_errors,
         "/ReplicationController": workloads.replication_controller_errors,
         "/Service": services.service_errors,
@@ -128,7 +126,6 @@ def kind_checks() -> dict[str, Callable[[Json], Errors]]:
         "storage.k8s.io/VolumeAttributesClass": storage.attributes_class_errors,
         "scheduling.k8s.io/PriorityClass": policies.priority_class_errors,
         "coordination.k8s.io/Lease": cluster.lease_errors,
-        "node.k8s.io/RuntimeClass": cluster.runtime_class_errors,
         "events.k8s.io/Event": cluster.new_event_errors,
     }
 
@@ -171,7 +168,6 @@ def update_checks() -> dict[str, Callable[[Json, Json], Errors]]:
         "storage.k8s.io/VolumeAttachment": storage.attachment_update_errors,
         "storage.k8s.io/VolumeAttributesClass": storage.attributes_class_update_errors,
         "scheduling.k8s.io/PriorityClass": policies.priority_class_update_errors,
-        "node.k8s.io/RuntimeClass": cluster.runtime_class_update_errors,
         "events.k8s.io/Event": cluster.new_event_update_errors,
     }
 

@@ -1,11 +1,11 @@
-"""Namespaces, nodes, leases, runtime classes and events."""
+"""Namespaces, nodes, leases and events."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sliceworks.base import names
-from sliceworks.schemas.field_errors import duplicate, forbidden, invalid, not_supported, required
+from sliceworks.schemas.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from sliceworks.schemas.rules.metadata import finalizer_errors, label_errors
 from sliceworks.schemas.rules.placement import taint_errors, toleration_errors
 from sliceworks.schemas.rules.resources import amount, requirement_errors
@@ -47,8 +47,12 @@ def node_errors(obj: Json) -> Errors:
     blocks = spec.get("podCIDRs") or []
     for index, block in enumerate(blocks):
         network(out, block, f"spec.podCIDRs[{index}]")
-    versions = {found.version for found in map(parse_network, blocks) if found is not None}
-    if len(blocks) > 1 and (len(versions) < 2 or len(blocks) > 2):
+    versions = [found.version for found in map(parse_network, blocks) if found is not None]
+    if len(blocks) > 1 and len(versions) < len(blocks):
+        index = next(index for index, block in enumerate(blocks) if parse_network(block) is None)
+        detail = f"invalid CIDR[{index}]: <nil> (invalid CIDR address: {blocks[index]})"
+        out.append(FieldError("InternalError", "spec.podCIDRs", None, f"invalid PodCIDRs. failed to check with dual stack with error:{detail}"))
+    if len(blocks) > 1 and (len(set(versions)) < 2 or len(blocks) > 2):
         out.append(invalid("spec.podCIDRs", blocks, "may specify no more than one CIDR for each IP family"))
     return out
 
@@ -84,30 +88,6 @@ def lease_errors(obj: Json) -> Errors:
             out.append(not_supported("spec.strategy.strategy", strategy, ("OldestEmulationVersion",)))
     if spec.get("preferredHolder") and not strategy:
         out.append(forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
-    return out
-
-
-def runtime_class_errors(obj: Json) -> Errors:
-    out: Errors = []
-    named(out, obj.get("handler") or "", "handler", names.dns1123_label_errors)
-    if (overhead := obj.get("overhead")) is not None:
-        requirement_errors(out, {"limits": overhead.get("podFixed") or {}}, "overhead")
-    if (scheduling := obj.get("scheduling")) is not None:
-        label_errors(out, scheduling.get("nodeSelector"), "scheduling.nodeSelector")
-        tolerations = scheduling.get("tolerations") or []
-        toleration_errors(out, tolerations, "scheduling.tolerations")
-        seen: list[tuple[str, ...]] = []
-        for index, toleration in enumerate(tolerations):
-            key = tuple(toleration.get(field) or "" for field in ("key", "operator", "value", "effect"))
-            if key in seen:
-                out.append(duplicate(f"scheduling.tolerations[{index}]", toleration))
-            seen.append(key)
-    return out
-
-
-def runtime_class_update_errors(new: Json, old: Json) -> Errors:
-    out: Errors = []
-    immutable(out, new.get("handler"), old.get("handler"), "handler")
     return out
 
 

@@ -103,14 +103,23 @@ def _not_an_object(text: bytes) -> str:
     try:
         found: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
-        first = text.strip()[:1].decode("utf-8", "replace")
-        return (
-            f"invalid character '{first}' looking for beginning of value" if first not in '{["' else "unexpected end of JSON input"
-        )
+        return _broken(text.strip().decode("utf-8", "replace"))
     if found is None or isinstance(found, dict):
         return ""
     kind = {bool: "bool", str: "string", list: "array"}.get(type(found), "number")
     return f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+
+
+def _broken(text: str) -> str:
+    """Where a text stops being JSON; precise for the first word, which is what people get wrong."""
+    if text[0] in '{["-0123456789':
+        return "unexpected end of JSON input"
+    for word in ("null", "true", "false"):
+        if text[0] == word[0]:
+            for found, wanted in zip(text, word, strict=False):
+                if found != wanted:
+                    return f"invalid character '{found}' in literal {word} (expecting '{wanted}')"
+    return f"invalid character '{text[0]}' looking for beginning of value"
 
 
 def _decoded(text: str) -> bytes:

@@ -38,10 +38,10 @@ def time_zone_errors(out: Errors, zone: str | None, path: str) -> None:
     if any(part in (".", "..") or part.startswith("-") or not _is_zone_part(part) for part in zone.split("/")):
         out.append(invalid(path, zone, f"unknown time zone {zone}"))
         return
-    if zone.lower() == "local":
+    if zone.casefold() == "local":
         detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
         out.append(invalid(path, zone, detail))
-    elif not _is_known(zone):
+    if zone != "Local" and not _is_known(zone):
         out.append(invalid(path, zone, f"unknown time zone {zone}"))
 
 

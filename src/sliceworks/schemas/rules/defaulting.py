@@ -67,6 +67,15 @@ def pod(value: Json) -> None:
                 port["hostPort"] = port["containerPort"]
 
 
+def pod_spec(value: Json) -> None:
+    """The service account has two names; the old one follows the new one."""
+    name = value.get("serviceAccountName") or value.get("serviceAccount")
+    if name:
+        value["serviceAccountName"] = value["serviceAccount"] = name
+    if "overhead" in value:
+        _overhead(value)
+
+
 def resource_lists(*fields: str) -> Defaulter:
     """Amounts of resources are kept in thousandths; finer ones are rounded up."""
 
@@ -77,6 +86,9 @@ def resource_lists(*fields: str) -> Defaulter:
                     value[field][name] = quantity.canonical(f"{quantity.milli(amount)}m")
 
     return fill
+
+
+_overhead = resource_lists("overhead")
 
 
 def service_spec(value: Json) -> None:
@@ -132,11 +144,6 @@ def subject(value: Json) -> None:
 def network_policy_spec(value: Json) -> None:
     if not value.get("policyTypes"):
         value["policyTypes"] = ["Ingress", "Egress"] if value.get("egress") else ["Ingress"]
-
-
-def exact_device_request(value: Json) -> None:
-    if value["allocationMode"] == "ExactCount" and not value.get("count"):
-        value["count"] = 1
 
 
 def rolling_update(**defaults: Any) -> Defaulter:

@@ -39,6 +39,11 @@ def replication_controller(value: Json) -> None:
             value["metadata"]["labels"] = dict(labels)
 
 
+def stateful_set_spec(value: Json) -> None:
+    for claim in value.get("volumeClaimTemplates") or ():
+        claim.update(apiVersion="v1", kind="PersistentVolumeClaim")
+
+
 def stateful_set_strategy(value: Json) -> None:
     if "type" not in value:
         value["type"] = "RollingUpdate"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from sliceworks.base import names
-from sliceworks.schemas.field_errors import forbidden, invalid, too_long
+from sliceworks.schemas.field_errors import Shown, forbidden, invalid, too_long
 from sliceworks.schemas.rules.texts import Errors, immutable, named, not_negative
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ _LONGEST_MANAGER = 128
 _LONGEST_SUBRESOURCE = 256
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 _STANDARD_FINALIZERS = ("kubernetes", _ORPHAN, _FOREGROUND)
+_OWNER_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -107,15 +110,20 @@ def _owners(out: Errors, owners: list[Json], path: str) -> None:
             if not owner.get(field):
                 out.append(invalid(f"{path}.{field}", "", "must not be empty"))
         if version == "v1" and owner.get("kind") == "Event":
-            out.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+            out.append(invalid(path, Shown(_printed(owner)), "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
             name = f"{owner.get('kind') or ''}/{owner.get('name') or ''}"
             if controller:
                 detail = (
                     f'Only one reference can have Controller set to true. Found "true" in references for {controller} and {name}'
                 )
-                out.append(invalid(path, owners, detail))
+                out.append(invalid(path, Shown(f"[{','.join(map(_printed, owners))}]"), detail))
             controller = controller or name
+
+
+def _printed(owner: Json) -> str:
+    """The fields in the order in which Go prints them."""
+    return orjson.dumps({field: owner[field] for field in _OWNER_FIELDS if field in owner}).decode()
 
 
 def _managed(out: Errors, managed: list[dict[str, Any]], path: str) -> None:

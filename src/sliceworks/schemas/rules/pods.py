@@ -56,9 +56,12 @@ def pod_errors(pod: Json) -> Errors:
     return out
 
 
-def pod_create_errors(pod: Json) -> Errors:
+def pod_object_errors(pod: Json) -> Errors:
+    """A pod that has no resource version yet is being created."""
     out = pod_errors(pod)
     spec = pod.get("spec") or {}
+    if (pod.get("metadata") or {}).get("resourceVersion"):
+        return out
     if spec.get("ephemeralContainers"):
         out.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):

@@ -21,16 +21,20 @@ def static_defaults() -> dict[str, Json]:
 
 
 def defaulter(static: Json, conditional: Defaulter | None) -> Defaulter:
-    """One function that fills a value of one component: first from the table, then by the function."""
+    """One function that fills a value of one component: first from the table, then by the function.
+
+    Nothing and the empty text count as not set; zero and false were meant.
+    """
     plain = [(field, value) for field, value in static.items() if not isinstance(value, dict | list)]
     fresh = [(field, type(value), value) for field, value in static.items() if isinstance(value, dict | list)]
 
     def fill(value: Json) -> None:
         for field, default in plain:
-            if field not in value:
+            found = value.get(field)
+            if found is None or found == "":
                 value[field] = default
         for field, kind, default in fresh:
-            if field not in value:
+            if value.get(field) is None:
                 value[field] = kind(default)
         if conditional is not None:
             conditional(value)

@@ -245,7 +245,8 @@ def _volume_spec(out: Errors, spec: Json, path: str) -> None:
         else:
             node_selector_errors(out, affinity["required"], f"{path}.nodeAffinity.required")
     source_errors(out, spec, path, _VOLUME_SOURCES)
-    if spec.get("local") is not None and affinity is None:
+    first = next((name for name in _VOLUME_SOURCES if spec.get(name) is not None), "")
+    if first == "local" and affinity is None:
         out.append(required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
     folder = (spec.get("hostPath") or {}).get("path") or ""
     if folder and posixpath.normpath(folder) == "/" and policy == "Recycle":

@@ -1,0 +1,85 @@
+"""Record what a real kube-apiserver says to the corpus: `python -m tests.schemas.rules.record https://127.0.0.1:6443 TOKEN`.
+
+Creates are dry runs. For an update the object is created for a moment, updated in a dry run, and deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from typing import Any
+
+from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas.patches import merge_patch
+from tests.schemas.rules.cases import ANSWERS, NAMESPACE, Case, Json, cases
+
+_VOLATILE = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation", "deletionTimestamp")
+
+
+class Server:
+    """A real API server, spoken to without any client of ours."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url, self.token = url, token
+        self.context = ssl.create_default_context()
+        self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
+
+    def send(self, method: str, path: str, body: Any = None) -> Json:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": f"application/{'merge-patch+' if method == 'PATCH' else ''}json"}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, context=self.context) as response:
+                answer: Json = json.load(response)
+        except urllib.error.HTTPError as error:
+            answer = json.load(error)
+        return answer
+
+
+def main() -> None:
+    server = Server(sys.argv[1], sys.argv[2])
+    server.send("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    found = {case.id: _ask(server, case) for case in cases()}
+    ANSWERS.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(answer, sort_keys=True)}" for name, answer in found.items()) + "\n}\n")
+    print(f"{len(found)} answers")
+
+
+def _ask(server: Server, case: Case) -> Json:
+    path = _path(case.object)
+    answer = {"create": _answer(server.send("POST", f"{path}?dryRun=All&fieldValidation=Ignore", case.object))}
+    if case.update is not None:
+        created = server.send("POST", f"{path}?fieldValidation=Ignore", case.object)
+        place = f"{path}/{case.object['metadata']['name']}"
+        try:
+            updated = merge_patch(created, case.update)
+            answer["update"] = _answer(server.send("PUT", f"{place}?dryRun=All&fieldValidation=Ignore", updated))
+        finally:
+            server.send("DELETE", f"{place}?gracePeriodSeconds=0&propagationPolicy=Background")
+            server.send("PATCH", place, {"metadata": {"finalizers": None}})
+    return answer
+
+
+
+def _answer(answer: Json) -> Json:
+    if answer.get("kind") == "Status":
+        causes = (answer.get("details") or {}).get("causes")
+        return {"causes": causes} if causes else {"message": answer.get("message"), "reason": answer.get("reason")}
+    uid = answer["metadata"].get("uid")
+    for field in _VOLATILE:
+        answer["metadata"].pop(field, None)
+    stable: Json = json.loads(json.dumps(answer).replace(uid, "UID")) if uid else answer
+    return {"object": stable}
+
+
+def _path(obj: Json) -> str:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    resource = next(item for item in catalogue().resources if (item.group, item.version, item.kind) == (group, version, obj["kind"]))
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    return f"{root}/namespaces/{NAMESPACE}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
+
+
+if __name__ == "__main__":
+    main()
