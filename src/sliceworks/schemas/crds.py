@@ -46,11 +46,23 @@ def set_defaults(definition: Object) -> None:
         names["listKind"] = names["kind"] + "List"
     if spec.get("conversion") is None:
         spec["conversion"] = {"strategy": "None"}
+    if not (definition.get("status") or {}).get("storedVersions"):
+        note_storage_version(definition)
+
+
+def reset_status(definition: Object) -> None:
+    """The status of a new definition: nothing accepted yet, one version stored."""
+    definition["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
+    note_storage_version(definition)
+
+
+def note_storage_version(definition: Object) -> None:
+    """Adds the storage version to the versions that objects may be stored in."""
+    storage = next((item["name"] for item in definition["spec"].get("versions") or () if item.get("storage")), None)
     status = definition.setdefault("status", {})
-    if not status.get("storedVersions"):
-        storage = next((item["name"] for item in spec.get("versions") or () if item.get("storage")), None)
-        if storage is not None:
-            status["storedVersions"] = [storage]
+    stored = status.get("storedVersions") or []
+    if storage is not None and storage not in stored:
+        status["storedVersions"] = [*stored, storage]
 
 
 def errors(

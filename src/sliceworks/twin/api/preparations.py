@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base import quantity as quantities
+from sliceworks.schemas import crds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,6 +161,7 @@ def _job(obj: Obj, cluster: ClusterView) -> None:
         return
     template = spec.setdefault("template", {}).setdefault("metadata", {})
     labels = template.setdefault("labels", {})
+    own = obj["metadata"].get("labels")
     uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
     labels.update(
         {
@@ -169,8 +171,40 @@ def _job(obj: Obj, cluster: ClusterView) -> None:
             "batch.kubernetes.io/job-name": name,
         }
     )
+    if own and set(own.items()) <= set(labels.items()):
+        # A Job without labels of its own has those of its template, the generated ones too.
+        obj["metadata"]["labels"] = dict(labels)
     selector = spec.setdefault("selector", {})
     selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
+
+
+def _definition(obj: Obj, cluster: ClusterView) -> None:
+    obj["status"] = {"acceptedNames": {"kind": "", "plural": ""}, "conditions": None, "storedVersions": []}
+    crds.set_defaults(obj)
+
+
+def _change_definition(new: Obj, old: Obj, cluster: ClusterView) -> None:
+    crds.set_defaults(new)
+    stored = new.setdefault("status", {}).setdefault("storedVersions", [])
+    storage = next((item["name"] for item in new["spec"].get("versions") or () if item.get("storage")), None)
+    if storage and storage not in stored:
+        new["status"] = {**new["status"], "storedVersions": [*stored, storage]}
+
+
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def _daemon_set(obj: Obj, cluster: ClusterView) -> None:
+    obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
+    obj["status"] = {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0}
+
+
+def _change_daemon_set(new: Obj, old: Obj, cluster: ClusterView) -> None:
+    """The old counter of template changes, which the server still keeps."""
+    known = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "1")
+    changed = new.get("spec", {}).get("template") != old.get("spec", {}).get("template")
+    count = int(known) + changed if known.isdigit() else 1
+    new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(count)
 
 
 def _status(value: Obj) -> Callable[[Obj, ClusterView], None]:
@@ -210,18 +244,20 @@ CREATE: dict[str, Callable[[Obj, ClusterView], None]] = {
     "apps/deployments": _status({}),
     "apps/replicasets": _status({"replicas": 0}),
     "apps/statefulsets": _status({"replicas": 0, "availableReplicas": 0}),
-    "apps/daemonsets": _status(
-        {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0}
-    ),
+    "apps/daemonsets": _daemon_set,
+    "apiextensions.k8s.io/customresourcedefinitions": _definition,
     "/replicationcontrollers": _status({"replicas": 0}),
     "batch/cronjobs": _status({}),
     "policy/poddisruptionbudgets": _status({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}),
     "autoscaling/horizontalpodautoscalers": _status({"desiredReplicas": 0, "currentMetrics": None}),
+    "storage.k8s.io/volumeattachments": _status({"attached": False}),
     "networking.k8s.io/ingresses": _status({"loadBalancer": {}}),
     "/resourcequotas": _status({}),
+    "apiextensions.k8s.io/customresourcedefinitions": lambda obj, cluster: crds.reset_status(obj),
 }
 UPDATE: dict[str, Callable[[Obj, Obj, ClusterView], None]] = {
     "/namespaces": _keep_namespace,
     "/services": _change_service,
     "/secrets": _changed_secret,
+    "apiextensions.k8s.io/customresourcedefinitions": lambda new, old, cluster: crds.note_storage_version(new),
 }

@@ -11,9 +11,9 @@ import orjson
 
 from sliceworks.base import clock, names
 from sliceworks.base.errors import AlreadyExists, BadRequest, Conflict, NotFound
-from sliceworks.schemas import field_errors, managed, structural
+from sliceworks.schemas import crds, field_errors, managed, structural
 from sliceworks.schemas import rules as builtin_rules
-from sliceworks.twin.api import objects
+from sliceworks.twin.api import customs, objects
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.patching import apply_patch, read_patch
 from sliceworks.twin.controllers.accounts import default_account
@@ -145,6 +145,8 @@ class Writer:
             raise BadRequest("resourceVersion should not be set on objects to be created")
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
             metadata.pop(field, None)
+        if not applied:
+            self._own(call, None, obj, "")
         metadata["uid"] = clock.uid()
         metadata["creationTimestamp"] = clock.timestamp()
         if strategy.has_status and not strategy.status_on_create:
@@ -158,12 +160,14 @@ class Writer:
         self._core.judge(call, obj, None)
         if self._core.store.get(resource.stored_as, call.namespace, name) is not None:
             self._exists(call, name)
-        if not applied:
-            managed.update(
-                None, obj, call.version.schema(), manager=call.manager, subresource="", api_version=call.api_version,
-                now=clock.timestamp(), reset_fields=self._reset_fields(call),
-            )  # fmt: skip
         return self._write(call, name, obj)
+
+    def _own(self, call: Call, old: Obj | None, obj: Obj, subresource: str) -> None:
+        """Write down who owns what, as it came: what the server itself fills in later belongs to nobody."""
+        managed.update(
+            old, obj, call.version.schema(), manager=call.manager, subresource=subresource, api_version=call.api_version,
+            now=clock.timestamp(), reset_fields=self._reset_fields(call),
+        )  # fmt: skip
 
     def _name(self, call: Call, metadata: Obj) -> None:
         prefix = metadata.get("generateName")
@@ -192,9 +196,11 @@ class Writer:
         resource, strategy = call.resource, call.resource.strategy
         old = objects.served(resource, call.version, current.data)
         self._check_version(call, obj, old)
+        subresource = call.target.subresource
+        if not applied:
+            self._own(call, old, obj, subresource)
         _carry_over(obj, old)
         obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        subresource = call.target.subresource
         if keep is not None:
             keep(obj, old)
         elif subresource == "status":
@@ -207,11 +213,7 @@ class Writer:
         self._core.admit(call, "UPDATE", obj, old)
         objects.refuse(call, call.name, self._errors(call, obj, old))
         self._core.judge(call, obj, old)
-        if not applied:
-            managed.update(
-                old, obj, call.version.schema(), manager=call.manager, subresource=subresource, api_version=call.api_version,
-                now=clock.timestamp(), reset_fields=self._reset_fields(call),
-            )  # fmt: skip
+        managed.keep_times(old, obj)
         if obj == old:
             return current
         if self._finished(call, obj):
@@ -277,7 +279,10 @@ class Writer:
         if resource.custom:
             errors += structural.validate(call.version.schema(), obj, "", old=old, cel=self._core.cel)
             return errors
-        errors += structural.validate(call.version.schema(), obj, "", old=old)
+        if resource.key == customs.KEY:
+            from sliceworks.cel.rules import compile_rules
+
+            return errors + crds.errors(obj, old, compile_rules)
         kind = f"{resource.group}/{resource.kind}"
         if (check := builtin_rules.kind_checks().get(kind)) is not None:
             errors += check(obj)
