@@ -1,0 +1,134 @@
+"""Whatever is sent as a patch or applied is either taken or refused in Kubernetes' words: nothing breaks."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import orjson
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sliceworks.base.errors import ApiError
+from sliceworks.schemas import managed
+from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas.patches import json_patch, merge_patch
+from sliceworks.schemas.strategic import strategic_merge
+
+Object = dict[str, Any]
+
+SCHEMA = catalogue().schema("", "v1", "Pod")
+KEYS = [
+    "metadata",
+    "spec",
+    "containers",
+    "name",
+    "env",
+    "value",
+    "volumes",
+    "labels",
+    "finalizers",
+    "ports",
+    "containerPort",
+    "$patch",
+]
+KEYS += [
+    "$retainKeys",
+    "$setElementOrder/containers",
+    "$setElementOrder/finalizers",
+    "$deleteFromPrimitiveList/finalizers",
+    "emptyDir",
+    "x",
+]
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 90), st.sampled_from(["a", "b", "delete", "replace", "merge", "", "/", "name"])
+)
+anything = st.recursive(
+    scalars, lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from(KEYS), below, max_size=4), max_leaves=12
+)
+items = st.lists(
+    st.fixed_dictionaries({}, optional={"name": scalars, "env": anything, "image": anything, "$patch": scalars}) | anything,
+    max_size=3,
+)
+specs = st.fixed_dictionaries(
+    {}, optional={"containers": items, "$setElementOrder/containers": items, "volumes": items, "nodeSelector": anything}
+)
+metadata = st.fixed_dictionaries(
+    {}, optional={"labels": anything, "finalizers": anything, "ownerReferences": anything, "annotations": anything}
+)
+patches = (
+    st.fixed_dictionaries({}, optional={"spec": specs | anything, "metadata": metadata | anything, "status": anything}) | anything
+)
+parts = st.lists(st.sampled_from(["spec", "containers", "0", "1", "-1", "-", "name", "env", "x", "~0", "~1", ""]), max_size=4)
+pointers = parts.map(lambda found: "".join(f"/{part}" for part in found))
+kinds = st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "x", None, 1])
+operations = st.lists(
+    st.fixed_dictionaries({}, optional={"op": kinds, "path": pointers | scalars, "from": pointers | scalars, "value": anything})
+    | anything,
+    max_size=4,
+)
+
+
+def pod() -> Object:
+    containers = [
+        {"name": "a", "image": "i", "env": [{"name": "A", "value": "1"}], "resources": {}},
+        {"name": "b", "resources": {}},
+    ]
+    found: Object = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "labels": {"a": "b"}, "finalizers": ["a", "b"]},
+        "spec": {"containers": containers, "volumes": [{"name": "a", "emptyDir": {}}]},
+        "status": {},
+    }
+    managed.update(None, found, SCHEMA, manager="m", api_version="v1", now="2026-01-01T00:00:00Z")
+    found["metadata"]["uid"] = "u"
+    return found
+
+
+POD = pod()
+
+
+def check(attempt: Any) -> None:
+    before = orjson.dumps(POD)
+    with contextlib.suppress(ApiError):
+        orjson.dumps(attempt())
+    assert orjson.dumps(POD) == before
+
+
+@given(operations | anything)
+def test_json_patches(patch: Any) -> None:
+    check(lambda: json_patch(POD, patch))
+
+
+@given(patches)
+def test_merge_patches(patch: Any) -> None:
+    check(lambda: merge_patch(POD, patch))
+
+
+@given(patches)
+@settings(max_examples=150)
+def test_strategic_merge_patches(patch: Any) -> None:
+    check(lambda: strategic_merge(POD, patch, SCHEMA))
+
+
+@given(
+    st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), anything)
+    | patches.filter(lambda found: isinstance(found, dict))
+)
+@settings(max_examples=150)
+def test_applied_objects(body: Object) -> None:
+    applied = {"apiVersion": "v1", "kind": "Pod", **body}
+    common: Object = {"manager": "kubectl", "api_version": "v1", "kind": "Pod", "now": "2026-01-01T00:00:00Z"}
+    check(lambda: managed.apply(POD, applied, SCHEMA, force=True, **common))
+    check(lambda: managed.apply(None, applied, SCHEMA, **common))
+
+
+@given(anything)
+def test_owners_sent_by_a_client(entries: Any) -> None:
+    def attempt() -> Object:
+        new = {**POD, "metadata": {**POD["metadata"], "managedFields": entries}}
+        managed.update(POD, new, SCHEMA, manager="m", api_version="v1", now="2026-01-01T00:00:00Z")
+        return new
+
+    check(attempt)
