@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.admission import limits, namespaces, pods, priorities, quotas, service_accounts, storage
+from sliceworks.twin.admission import limits, namespaces, pod_security, pods, priorities, quotas, service_accounts, storage
 from sliceworks.twin.admission.context import CREATE, DELETE, UPDATE, Admission, Obj
 
 if TYPE_CHECKING:
@@ -36,12 +36,20 @@ _MUTATING: dict[Place, tuple[Plugin, ...]] = {
 }
 
 _VALIDATING: dict[Place, tuple[Plugin, ...]] = {
-    ("/pods", CREATE, ""): (limits.check_pod,),
+    ("/pods", CREATE, ""): (limits.check_pod, pod_security.check_pod),
+    ("/pods", UPDATE, ""): (pod_security.check_pod,),
+    ("/namespaces", CREATE, ""): (pod_security.check_namespace,),
+    ("/namespaces", UPDATE, ""): (pod_security.check_namespace,),
     ("/pods", UPDATE, "resize"): (limits.check_pod,),
     (_CLAIMS, CREATE, ""): (limits.check_claim,),
     (_CLAIMS, UPDATE, ""): (limits.check_claim, storage.claim_growth),
     (priorities.CLASSES, CREATE, ""): (priorities.one_default,),
     (priorities.CLASSES, UPDATE, ""): (priorities.one_default,),
+    **{
+        (resource, operation, ""): (pod_security.check_template,)
+        for resource in pod_security.TEMPLATES
+        for operation in (CREATE, UPDATE)
+    },
 }
 
 
