@@ -51,7 +51,7 @@ def cases() -> list[Any]:
 @pytest.mark.parametrize(("sequence", "index"), cases())
 def test_owners_are_those_a_real_server_names(sequence: Object, index: int) -> None:
     step, answer = sequence["steps"][index], observed()[sequence["name"]][index]
-    live = _live(observed()[sequence["name"]][:index])
+    live = live_before(observed()[sequence["name"]][:index])
     if answer["code"] == 422 and verb(step) != "apply":
         return
     play = _scaled if step.get("subresource") == "scale" else _applied if verb(step) == "apply" else _written
@@ -82,7 +82,7 @@ def _code(answer: Object) -> int:
     return 400 if answer["code"] == 500 else int(answer["code"])
 
 
-def _live(before: list[Object]) -> Object | None:
+def live_before(before: list[Object]) -> Object | None:
     return next((step["object"] for step in reversed(before) if "object" in step), None)
 
 
@@ -93,7 +93,7 @@ def _resets(sequence: Object, step: Object) -> Object:
     return STATUS_RESETS.get(sequence["of"].rpartition("/")[2], SPEC)
 
 
-def _common(sequence: Object, step: Object, live: Object | None, answer: Object) -> Object:
+def common_of(sequence: Object, step: Object, live: Object | None, answer: Object) -> Object:
     return {
         "manager": step["as"],
         "subresource": step.get("subresource", ""),
@@ -114,14 +114,14 @@ def _written(sequence: Object, step: Object, live: Object | None, answer: Object
     if sent is not None:
         new["metadata"]["managedFields"] = sent
     frozen = orjson.dumps([live, answer])
-    managed.update(live, new, schema_of(sequence["of"]), **_common(sequence, step, live, answer))
+    managed.update(live, new, schema_of(sequence["of"]), **common_of(sequence, step, live, answer))
     assert orjson.dumps([live, answer]) == frozen
     return new
 
 
 def _scaled(sequence: Object, step: Object, live: Object | None, answer: Object) -> Object:
     assert live is not None
-    common = _common(sequence, step, live, answer)
+    common = common_of(sequence, step, live, answer)
     version, paths = common["api_version"], {common["api_version"]: scale_entries.REPLICAS}
     entries = live["metadata"]["managedFields"]
     old = {
@@ -152,7 +152,7 @@ def _sent_entries(step: Object, live: Object | None) -> Any:
 
 def _applied(sequence: Object, step: Object, live: Object | None, answer: Object) -> Object:
     body = body_of(step, sequence["of"], name_of(sequences().index(sequence)))
-    common = _common(sequence, step, live, answer)
+    common = common_of(sequence, step, live, answer)
     frozen = orjson.dumps([live, body])
     kind = sequence["of"].rpartition("/")[2]
     result = managed.apply(live, body, schema_of(sequence["of"]), force=step.get("force", False), kind=kind, **common)

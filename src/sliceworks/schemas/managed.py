@@ -46,14 +46,16 @@ def update(
     api_version: str,
     now: str,
     reset_fields: Fields | None = None,
+    reset_owners: bool = False,
     convert: Convert | None = None,
 ) -> None:
     """Set `metadata.managedFields` of an object that is created (`live` is None), updated or patched.
 
-    `reset_fields` are the fields that this endpoint does not write, such as `{"f:status": {}}`.
+    `reset_fields` are the fields that this endpoint does not write, such as `{"f:status": {}}`. `reset_owners` is `wants_reset` of
+    what the client sent: reading an object drops the empty list that asks for it.
     """
     before = live or {}
-    entries = _known(before, new, subresource)
+    entries = [] if reset_owners and not subresource else _known(before, new, subresource)
     metadata = new["metadata"] = dict(new.get("metadata") or {})
     metadata.pop("managedFields", None)
     if not entries and (before.get("metadata") or EMPTY).get("uid"):
@@ -75,9 +77,15 @@ def _known(live: Object, new: Object, subresource: str) -> list[Entry]:
     sent = (new.get("metadata") or EMPTY).get("managedFields")
     if subresource or sent is None or sent == ours:
         return ours
-    if sent in ([], [{}]):
+    if wants_reset(new):
         return []
     return managers.read(sent) or ours
+
+
+def wants_reset(sent: Object) -> bool:
+    """Whether an object, as the client sent or patched it, asks to forget its owners."""
+    metadata = sent.get("metadata")
+    return isinstance(metadata, dict) and metadata.get("managedFields") in ([], [{}])
 
 
 def _settled(shape: Shape, entries: list[Entry]) -> list[Entry]:

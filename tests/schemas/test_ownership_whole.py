@@ -1,0 +1,58 @@
+"""The whole way of a write (patch, read, fill in defaults, name owners), held against a real server's answers byte for byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from tests.schemas.ownership.record import body_of, merged, name_of, sequences, verb
+from tests.schemas.test_ownership import common_of, live_before, observed, schema_of
+
+from sliceworks.schemas import managed
+from sliceworks.schemas.patches import json_patch, merge_patch
+from sliceworks.schemas.strategic import strategic_merge
+from sliceworks.schemas.structural import Schema, decode, prune, set_defaults
+
+Object = dict[str, Any]
+
+
+def cases() -> list[Any]:
+    found = []
+    for number, sequence in enumerate(sequences()):
+        for index, step in enumerate(sequence["steps"]):
+            answer = observed()[sequence["name"]][index]
+            if answer["code"] < 300 and verb(step) != "apply" and step.get("subresource") != "scale":
+                found.append(pytest.param(number, index, id=f"{sequence['name']} {index}: {verb(step)} by {step['as']}"))
+    return found
+
+
+@pytest.mark.parametrize(("number", "index"), cases())
+def test_a_write_ends_with_the_owners_of_a_real_server(number: int, index: int) -> None:
+    sequence = sequences()[number]
+    step, answer = sequence["steps"][index], observed()[sequence["name"]][index]
+    schema = schema_of(sequence["of"])
+    live = live_before(observed()[sequence["name"]][:index])
+    sent = _sent(step, live, schema) if live else body_of(step, sequence["of"], name_of(number))
+    reset = managed.wants_reset(sent)
+    new = _read(orjson.loads(orjson.dumps(sent)), schema)
+    managed.update(live, new, schema, reset_owners=reset, **common_of(sequence, step, live, answer))
+    assert new["metadata"].get("managedFields") == answer["object"]["metadata"].get("managedFields")
+
+
+def _sent(step: Object, live: Object, schema: Schema) -> Any:
+    match verb(step):
+        case "json":
+            return json_patch(live, step["json"])
+        case "merge":
+            return merge_patch(live, step["merge"])
+        case "strategic":
+            return strategic_merge(live, step["strategic"], schema)
+        case _:
+            return merged(live, step["put"])
+
+
+def _read(sent: Object, schema: Schema) -> Object:
+    new: Object = decode(schema, sent, []) if schema.name else prune(schema, sent, [])
+    set_defaults(schema, new)
+    return new
