@@ -121,6 +121,8 @@ class Api:
             return await core.subresources.handle(call)
         if self._reviews.answers(call):
             return await self._reviews.handle(call)
+        if call.resource.key == "/bindings":
+            return await core.subresources.bind(call)
         verb = target.verb
         if verb not in call.version.verbs or (call.resource.namespaced and not target.namespace and verb not in {"list", "watch"}):
             raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})

@@ -172,6 +172,9 @@ class Deleter:
         return self._core.put(call.resource, current.namespace, current.name, stored, call.dry_run), False
 
     def _finish(self, call: Call, current: Entry, obj: Obj) -> Entry:
+        if call.resource.strategy.graceful:
+            obj["metadata"].setdefault("deletionTimestamp", clock.timestamp())
+            obj["metadata"]["deletionGracePeriodSeconds"] = 0
         stored = objects.stored(call.resource, call.version, obj)
         return self._core.remove(call.resource, current.namespace, current.name, stored, call.dry_run)
 

@@ -11,6 +11,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, UnsupportedMediaType
 from sliceworks.schemas import managed, patches
 from sliceworks.schemas.field_errors import invalid, refusal, required
+from sliceworks.schemas.strategic import strategic_merge
 from sliceworks.twin.api import media, objects
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Patch:
 def read_patch(call: Call) -> Patch:
     kind = media.content_type(call.request.headers)
     offered = [_JSON_PATCH, _MERGE, _APPLY] if call.resource.custom else [_JSON_PATCH, _MERGE, _STRATEGIC, _APPLY]
+    if kind not in media.PATCH_TYPES:
+        raise UnsupportedMediaType("415: Unsupported Media Type", details={})
     if kind not in offered:
         raise UnsupportedMediaType(
             f"the body of the request was in an unknown format - accepted media types include: {', '.join(offered)}"
@@ -66,7 +69,7 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
     elif patch.type == _MERGE:
         new = patches.merge_patch(old, patch.body)
     else:
-        new = patches.strategic_merge(old, patch.body, call.version.schema())
+        new = strategic_merge(old, patch.body, call.version.schema())
     if not isinstance(new, dict):
         raise BadRequest("the patch leaves no object")
     if not isinstance(new.get("metadata"), dict):
@@ -96,12 +99,7 @@ def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:
         raise BadRequest("error decoding YAML: the patch is no object")
     applied.setdefault("metadata", {})
     _check_applied(call, applied)
-    # Decoding a copy reports unknown fields and wrong types before anything is merged; defaults must not count as applied.
-    applied = objects.decode_only(call, applied, patch.twice)
-    metadata = applied["metadata"]
-    metadata.setdefault("name", call.name)
-    if call.resource.namespaced:
-        metadata.setdefault("namespace", call.namespace)
+    objects.check_kind(call, applied)
     strategy = call.resource.strategy
     reset: Obj = {"f:status": {}} if strategy.has_status and not call.target.subresource else {}
     if call.target.subresource == "status":
@@ -110,7 +108,8 @@ def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:
         old, applied, call.version.schema(), manager=call.param("fieldManager"), force=call.flag("force"),
         subresource=call.target.subresource, api_version=call.api_version, now=clock.timestamp(), reset_fields=reset,
     )  # fmt: skip
-    return objects.completed(call, merged)
+    merged["metadata"].setdefault("name", call.name)
+    return objects.decode(call, merged, patch.twice)
 
 
 def _check_applied(call: Call, applied: Obj) -> None:

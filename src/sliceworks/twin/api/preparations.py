@@ -178,19 +178,6 @@ def _job(obj: Obj, cluster: ClusterView) -> None:
     selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
-def _definition(obj: Obj, cluster: ClusterView) -> None:
-    obj["status"] = {"acceptedNames": {"kind": "", "plural": ""}, "conditions": None, "storedVersions": []}
-    crds.set_defaults(obj)
-
-
-def _change_definition(new: Obj, old: Obj, cluster: ClusterView) -> None:
-    crds.set_defaults(new)
-    stored = new.setdefault("status", {}).setdefault("storedVersions", [])
-    storage = next((item["name"] for item in new["spec"].get("versions") or () if item.get("storage")), None)
-    if storage and storage not in stored:
-        new["status"] = {**new["status"], "storedVersions": [*stored, storage]}
-
-
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
@@ -245,7 +232,6 @@ CREATE: dict[str, Callable[[Obj, ClusterView], None]] = {
     "apps/replicasets": _status({"replicas": 0}),
     "apps/statefulsets": _status({"replicas": 0, "availableReplicas": 0}),
     "apps/daemonsets": _daemon_set,
-    "apiextensions.k8s.io/customresourcedefinitions": _definition,
     "/replicationcontrollers": _status({"replicas": 0}),
     "batch/cronjobs": _status({}),
     "policy/poddisruptionbudgets": _status({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}),
@@ -259,5 +245,6 @@ UPDATE: dict[str, Callable[[Obj, Obj, ClusterView], None]] = {
     "/namespaces": _keep_namespace,
     "/services": _change_service,
     "/secrets": _changed_secret,
+    "apps/daemonsets": _change_daemon_set,
     "apiextensions.k8s.io/customresourcedefinitions": lambda new, old, cluster: crds.note_storage_version(new),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -10,7 +11,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, Conflict, MethodNotAllowed, NotFound, TooManyRequests
 from sliceworks.kube.transport import Response
 from sliceworks.schemas import builtins, structural
-from sliceworks.schemas.field_errors import invalid, refusal
+from sliceworks.schemas.field_errors import invalid, refusal, required
 from sliceworks.twin.api import media, objects, tables
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.deletes import options_from
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _TEXT = {"content-type": "text/plain"}
+_BINDING = "io.k8s.api.core.v1.Binding"
 _SCALE = "io.k8s.api.autoscaling.v1.Scale"
 
 
@@ -135,12 +137,20 @@ class Subresources:
             raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
         return scale
 
+    async def bind(self, call: Call) -> Response:
+        """A binding that was posted by itself: its name is the pod's."""
+        name = str(read_kind(call, _BINDING, "Binding").get("metadata", {}).get("name") or "")
+        found = self._core.registry.find("", "v1", "pods")
+        assert found is not None
+        target = replace(call.target, resource="pods", name=name, subresource="binding")
+        return await self._binding(replace(call, resource=found[0], version=found[1], target=target))
+
     async def _binding(self, call: Call) -> Response:
         """Put a pod on a node."""
-        binding = read_kind(call, "io.k8s.api.core.v1.Binding", "Binding")
+        binding = read_kind(call, _BINDING, "Binding")
         node = (binding.get("target") or {}).get("name")
         if not node:
-            raise refusal("", "Binding", call.name, [invalid("target.name", "", "must be specified")])
+            raise refusal("", "Binding", call.name, [required("target.name")])
         entry = self._object(call)
         pod = objects.served(call.resource, call.version, entry.data)
         if pod["metadata"].get("deletionTimestamp"):
@@ -150,9 +160,9 @@ class Subresources:
         if pod["spec"].get("schedulingGates"):
             raise _not_bound(call, f"pod {call.name} has non-empty .spec.schedulingGates")
         pod["spec"]["nodeName"] = node
-        pod["metadata"].setdefault("annotations", {}).update(binding.get("metadata", {}).get("annotations") or {})
-        if not pod["metadata"]["annotations"]:
-            del pod["metadata"]["annotations"]
+        annotations = {**(pod["metadata"].get("annotations") or {}), **(binding.get("metadata", {}).get("annotations") or {})}
+        if annotations:
+            pod["metadata"]["annotations"] = annotations
         _set_condition(pod, {"type": "PodScheduled", "status": "True", "lastProbeTime": None})
         self._core.put(call.resource, call.namespace, call.name, pod, call.dry_run)
         await self._core.store.settled()
@@ -250,15 +260,11 @@ def _unprotected(pod: Obj) -> bool:
 
 
 def _deleting(call: Call) -> Call:
-    from dataclasses import replace
-
     return replace(call, target=replace(call.target, subresource="", verb="delete"))
 
 
 def _as_main(call: Call) -> Call:
     """The same call as if it had come to the object itself: scaling changes the spec."""
-    from dataclasses import replace
-
     return replace(call, target=replace(call.target, verb="patch"))
 
 
@@ -318,12 +324,13 @@ def _selector_text(selector: Any) -> str:
 
 def _patched_scale(call: Call, scale: Obj, type_: str, patch: Any) -> Obj:
     from sliceworks.schemas import patches
+    from sliceworks.schemas.strategic import strategic_merge
 
     schema = builtins.catalogue().component(_SCALE)
     operations: dict[str, Callable[[], Any]] = {
         media.PATCH_TYPES[0]: lambda: patches.json_patch(scale, patch),
         media.PATCH_TYPES[1]: lambda: patches.merge_patch(scale, patch),
-        media.PATCH_TYPES[2]: lambda: patches.strategic_merge(scale, patch, schema),
+        media.PATCH_TYPES[2]: lambda: strategic_merge(scale, patch, schema),
         media.PATCH_TYPES[3]: lambda: patches.merge_patch(scale, patch),
     }
     patched = operations[type_]()

@@ -147,6 +147,7 @@ class Writer:
             metadata.pop(field, None)
         if not applied:
             self._own(call, None, obj, "")
+            metadata = obj["metadata"]
         metadata["uid"] = clock.uid()
         metadata["creationTimestamp"] = clock.timestamp()
         if strategy.has_status and not strategy.status_on_create:
