@@ -12,6 +12,7 @@ from typing import NoReturn
 import click
 
 import sliceworks
+from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError
 from sliceworks.cli.lazy import Entry, LazyGroup
 
@@ -38,6 +39,7 @@ def main() -> NoReturn:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line; what it returns is the exit code."""
+    progress.set_quiet(False)
     try:
         result = cli.main(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()

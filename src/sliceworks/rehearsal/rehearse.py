@@ -13,6 +13,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, SliceworksError
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource, key_of
+from sliceworks.rehearsal.standing import held_conditions, standing
 from sliceworks.rehearsal.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ async def _rehearse(documents: list[Document], seconds: float) -> Rehearsal:
         await clock.sleep(1)  # its own first objects are no news
         timeline = Timeline()
         cluster.store.subscribe(timeline.observe)
+        timeline.begin()
         warnings: list[str] = []
         async with Client(cluster.transport(), on_warning=warnings.append) as client:
             outcomes = [await _apply(client, document, timeline, warnings) for document in documents]
@@ -75,7 +77,8 @@ async def _apply(client: Client, document: Document, timeline: Timeline, warning
     try:
         resource = await client.resource_of(obj)
         before = await _version(client, resource, obj)
-        applied = await client.apply(obj, resource=resource)
+        with timeline.author(client.field_manager):
+            applied = await client.apply(obj, resource=resource)
         if resource.kind == _CRD:
             await _until_served(client, applied)
     except SliceworksError as error:
@@ -107,23 +110,14 @@ async def _until_served(client: Client, crd: dict[str, Any]) -> None:
     """Wait until objects of a new kind are taken."""
     resource = await client.resource_of(crd)
     async with asyncio.timeout(_PATIENCE):
-        while not _holds(await client.get(resource, crd["metadata"]["name"]), "Established"):
+        while "Established" not in held_conditions(await client.get(resource, crd["metadata"]["name"])):
             await clock.sleep(_POLL)
     client.discovery.invalidate()
 
 
-def _holds(obj: dict[str, Any], condition: str) -> bool:
-    conditions = (obj.get("status") or {}).get("conditions") or []
-    return any(item.get("type") == condition and item.get("status") == "True" for item in conditions)
-
-
 async def _state(client: Client, outcome: Outcome) -> str:
-    """How the object stands at the end, in one word or two."""
+    """How the object stands at the end, in a few words."""
     if outcome.result == "refused":
         return ""
     found = await _read(client, await client.resource_of(outcome.document.data), outcome.document.data)
-    if found is None:
-        return "gone"
-    status = found.get("status") or {}
-    held = [str(item.get("type")) for item in status.get("conditions") or [] if item.get("status") == "True"]
-    return str(status.get("phase") or ", ".join(held))
+    return standing(found) if found else "gone"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sliceworks.twin.store.entries import Change
 
 _VERBS = {"ADDED": "created", "MODIFIED": "changed", "DELETED": "deleted"}
 # Objects that beat or count for the machinery's own sake.
 _SILENT = {"Lease", "Event"}
+_NOBODY = "the cluster"  # its own parts may write without a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,22 @@ class Timeline:
     def __init__(self) -> None:
         self.moments: list[Moment] = []
         self._start = clock.loop_time()
+        self._begun = False
+        self._author = _NOBODY
+
+    def begin(self) -> None:
+        """From now on what comes is news. A store first tells a new listener all that it holds."""
+        self._begun = True
+        self._start = clock.loop_time()
+
+    @contextmanager
+    def author(self, name: str) -> Iterator[None]:
+        """Whose changes those are that name nobody, for a while."""
+        self._author = name
+        try:
+            yield
+        finally:
+            self._author = _NOBODY
 
     def elapsed(self) -> float:
         """Seconds since the start, on the cluster's own clock."""
@@ -51,18 +71,18 @@ class Timeline:
         """Note a change of the store."""
         obj, old = change.obj, change.old
         kind = str(obj.get("kind") or change.resource)
-        if kind in _SILENT:
+        if not self._begun or kind in _SILENT:
             return
         note = _news(obj, old)
-        self.add(_VERBS[change.type], kind, change.namespace, change.name, by=_author(obj, old), note=note)
+        self.add(_VERBS[change.type], kind, change.namespace, change.name, by=_author(obj, old) or self._author, note=note)
 
 
 def _author(obj: dict[str, Any], old: dict[str, Any] | None) -> str:
-    """Whose fields the change brought; the cluster's own parts may write without a name."""
+    """Whose fields the change brought, if it brought any."""
     before = (old or {}).get("metadata", {}).get("managedFields") or []
     now = obj["metadata"].get("managedFields") or []
     new = [str(entry.get("manager")) for entry in now if entry not in before]
-    return new[0] if new else "the cluster"
+    return new[0] if new else ""
 
 
 def _news(obj: dict[str, Any], old: dict[str, Any] | None) -> str:
