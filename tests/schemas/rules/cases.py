@@ -14,7 +14,19 @@ CORPUS = Path(__file__).parent / "corpus"
 ANSWERS = CORPUS / "answers.json"
 NAMESPACE = "rules"
 CLUSTER_SCOPED = frozenset(
-    "Namespace Node PersistentVolume ClusterRole ClusterRoleBinding IngressClass StorageClass CSIDriver CSINode PriorityClass VolumeAttachment".split()
+    [
+        "Namespace",
+        "Node",
+        "PersistentVolume",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "IngressClass",
+        "StorageClass",
+        "CSIDriver",
+        "CSINode",
+        "PriorityClass",
+        "VolumeAttachment",
+    ]
 )
 
 
@@ -27,11 +39,8 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    found = []
-    for file in sorted(CORPUS.glob("*.yaml")):
-        for item in yaml.load(file.read_text(), yaml.CSafeLoader):
-            found.append(Case(item["id"], _prepared(deepcopy(item["object"])), item.get("update")))
-    return found
+    items = [item for file in sorted(CORPUS.glob("*.yaml")) for item in yaml.load(file.read_text(), yaml.CSafeLoader)]
+    return [Case(item["id"], _prepared(deepcopy(item["object"])), item.get("update")) for item in items]
 
 
 def answers() -> dict[str, Json]:

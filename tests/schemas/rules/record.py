@@ -12,9 +12,10 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from tests.schemas.rules.cases import ANSWERS, NAMESPACE, Case, Json, cases
+
 from sliceworks.schemas.builtins import catalogue
 from sliceworks.schemas.patches import merge_patch
-from tests.schemas.rules.cases import ANSWERS, NAMESPACE, Case, Json, cases
 
 _VOLATILE = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation", "deletionTimestamp")
 
@@ -29,7 +30,10 @@ class Server:
 
     def send(self, method: str, path: str, body: Any = None) -> Json:
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": f"application/{'merge-patch+' if method == 'PATCH' else ''}json"}
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "Content-Type": f"application/{'merge-patch+' if method == 'PATCH' else ''}json",
+        }
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, context=self.context) as response:
@@ -43,7 +47,9 @@ def main() -> None:
     server = Server(sys.argv[1], sys.argv[2])
     server.send("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     found = {case.id: _ask(server, case) for case in cases()}
-    ANSWERS.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(answer, sort_keys=True)}" for name, answer in found.items()) + "\n}\n")
+    ANSWERS.write_text(
+        "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(answer, sort_keys=True)}" for name, answer in found.items()) + "\n}\n"
+    )
     print(f"{len(found)} answers")
 
 
@@ -62,7 +68,6 @@ def _ask(server: Server, case: Case) -> Json:
     return answer
 
 
-
 def _answer(answer: Json) -> Json:
     if answer.get("kind") == "Status":
         causes = (answer.get("details") or {}).get("causes")
@@ -76,7 +81,9 @@ def _answer(answer: Json) -> Json:
 
 def _path(obj: Json) -> str:
     group, _, version = obj["apiVersion"].rpartition("/")
-    resource = next(item for item in catalogue().resources if (item.group, item.version, item.kind) == (group, version, obj["kind"]))
+    resource = next(
+        item for item in catalogue().resources if (item.group, item.version, item.kind) == (group, version, obj["kind"])
+    )
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
     return f"{root}/namespaces/{NAMESPACE}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
 

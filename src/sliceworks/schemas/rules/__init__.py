@@ -1,10 +1,10 @@
 """What the API server does to built-in kinds beyond their schemas: defaults, validation, and what an update may not change.
 
-Everything here is pure. A kind is written `group/Kind`, with nothing before the slash for the core group: `/Pod`, `apps/Deployment`.
+Everything here is pure. A kind is written `group/Kind`, with nothing before the slash for the core group: `/Pod`.
 - `defaulters()` fill a value of one component in place; the schema engine walks the tree.
-- `kind_checks()` check a whole object, as it is created and again after every change of its spec. `checks()` are the same functions by
-  component, for the schema engine: call one of the two, not both.
-- `update_checks()` say what changed that may not; `status_checks()` are for writes to the status. They take the new object and the old.
+- `kind_checks()` check a whole object, its metadata apart, as it is created and again on every update. An object without a resource
+  version counts as new. `checks()` are the same functions by component, for the schema engine: call one of the two, not both.
+- `update_checks()` say what changed that may not; `status_checks()` are for writes to the status: (new object, old object).
 - `metadata_errors` and `metadata_update_errors` are for every object, custom ones too. Names are checked by whoever knows the kind.
 """
 

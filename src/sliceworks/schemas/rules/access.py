@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sliceworks.base import names
 from sliceworks.schemas.field_errors import invalid, not_supported, required
 from sliceworks.schemas.rules.selectors import selector_errors
-from sliceworks.schemas.rules.texts import Errors, named, subdomain
+from sliceworks.schemas.rules.texts import Errors, go_struct, named, subdomain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,13 +59,11 @@ def binding_errors(*, namespaced: bool) -> Callable[[Json], Errors]:
 
 
 def binding_update_errors(new: Json, old: Json) -> Errors:
-    role = new.get("roleRef")
-    return [] if role == old.get("roleRef") else [invalid("roleRef", _role_shown(role or {}), "cannot change roleRef")]
-
-
-def _role_shown(role: Json) -> Json:
-    """As Go prints the struct."""
-    return {"APIGroup": role.get("apiGroup") or "", "Kind": role.get("kind") or "", "Name": role.get("name") or ""}
+    role = new.get("roleRef") or {}
+    if role == old.get("roleRef"):
+        return []
+    shown = go_struct({**role, "APIGroup": role.get("apiGroup")}, "APIGroup", "kind", "name")
+    return [invalid("roleRef", shown, "cannot change roleRef")]
 
 
 def _rules(out: Errors, rules: list[Json], *, namespaced: bool) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.base import names
 from sliceworks.schemas.field_errors import forbidden, invalid, not_supported, required
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.resources import amount, positive
 from sliceworks.schemas.rules.selectors import selector_errors
 from sliceworks.schemas.rules.texts import Errors, named, subdomain
@@ -58,7 +58,7 @@ def _data_sources(out: Errors, spec: Json, path: str) -> None:
             _data_source(out, found, f"{path}.{field}")
     namespace = (reference or {}).get("namespace")
     if namespace:
-        named(out, namespace, f"{path}.dataSourceRef.namespace", names.dns1123_label_errors)
+        named(out, namespace, f"{path}.dataSourceRef.namespace", name_rules.dns1123_label_errors)
     if source is None or reference is None:
         return
     if namespace:

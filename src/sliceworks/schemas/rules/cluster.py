@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.base import names
 from sliceworks.schemas.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
-from sliceworks.schemas.rules.metadata import finalizer_errors, label_errors
-from sliceworks.schemas.rules.placement import taint_errors, toleration_errors
-from sliceworks.schemas.rules.resources import amount, requirement_errors
-from sliceworks.schemas.rules.texts import NEGATIVE, Errors, immutable, named, network, parse_network, qualified
+from sliceworks.schemas.rules import name_rules
+from sliceworks.schemas.rules.metadata import finalizer_errors
+from sliceworks.schemas.rules.placement import taint_errors
+from sliceworks.schemas.rules.resources import amount
+from sliceworks.schemas.rules.texts import NEGATIVE, Errors, go_struct, immutable, named, network, parse_network, qualified
 
 if TYPE_CHECKING:
     from sliceworks.schemas.rules.shape import Json
@@ -51,7 +51,11 @@ def node_errors(obj: Json) -> Errors:
     if len(blocks) > 1 and len(versions) < len(blocks):
         index = next(index for index, block in enumerate(blocks) if parse_network(block) is None)
         detail = f"invalid CIDR[{index}]: <nil> (invalid CIDR address: {blocks[index]})"
-        out.append(FieldError("InternalError", "spec.podCIDRs", None, f"invalid PodCIDRs. failed to check with dual stack with error:{detail}"))
+        out.append(
+            FieldError(
+                "InternalError", "spec.podCIDRs", None, f"invalid PodCIDRs. failed to check with dual stack with error:{detail}"
+            )
+        )
     if len(blocks) > 1 and (len(set(versions)) < 2 or len(blocks) > 2):
         out.append(invalid("spec.podCIDRs", blocks, "may specify no more than one CIDR for each IP family"))
     return out
@@ -63,8 +67,7 @@ def node_update_errors(new: Json, old: Json) -> Errors:
     seen: list[Json] = []
     for index, found in enumerate((new.get("status") or {}).get("addresses") or ()):
         if found in seen:
-            shown = {"Type": found.get("type") or "", "Address": found.get("address") or ""}
-            out.append(duplicate(f"status.addresses[{index}]", shown))
+            out.append(duplicate(f"status.addresses[{index}]", go_struct(found, "type", "address")))
         seen.append(found)
     if before.get("podCIDRs") and before["podCIDRs"] != (now.get("podCIDRs") or []):
         out.append(forbidden("spec.podCIDRs", _FIXED_CIDR))
@@ -83,7 +86,7 @@ def lease_errors(obj: Json) -> Errors:
         out.append(invalid("spec.leaseTransitions", transitions, NEGATIVE))
     if strategy is not None:
         if "/" in strategy:
-            named(out, strategy, "spec.strategy.strategy", names.qualified_name_errors)
+            named(out, strategy, "spec.strategy.strategy", name_rules.qualified_name_errors)
         elif strategy != "OldestEmulationVersion":
             out.append(not_supported("spec.strategy.strategy", strategy, ("OldestEmulationVersion",)))
     if spec.get("preferredHolder") and not strategy:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sliceworks.base import names
 from sliceworks.schemas.field_errors import duplicate, forbidden, invalid, not_found, not_supported, required, too_long
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.environment import env_errors, env_from_errors
 from sliceworks.schemas.rules.mounts import device_errors, mount_errors
 from sliceworks.schemas.rules.probes import lifecycle_errors, probe_errors
@@ -120,7 +121,7 @@ def _common(out: Errors, container: Json, path: str, pod: PodContext) -> None:
     if not name:
         out.append(required(f"{path}.name"))
     else:
-        for message in names.dns1123_label_errors(name):
+        for message in name_rules.dns1123_label_errors(name):
             out.append(invalid(f"{path}.name", name, message))
     if not container.get("image"):
         out.append(required(f"{path}.image"))

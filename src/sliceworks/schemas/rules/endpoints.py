@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.base import names
 from sliceworks.schemas.field_errors import duplicate, invalid, required, too_many
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.metadata import label_errors
 from sliceworks.schemas.rules.texts import (
     PROTOCOLS,
@@ -124,7 +124,7 @@ def _endpoint(out: Errors, endpoint: Json, kind: str, path: str) -> None:
     label_errors(out, topology, f"{path}.deprecatedTopology")
     if endpoint.get("hostname") is not None:
         label(out, endpoint["hostname"], f"{path}.hostname")
-    for field, rule in (("forZones", names.label_value_errors), ("forNodes", names.dns1123_subdomain_errors)):
+    for field, rule in (("forZones", name_rules.label_value_errors), ("forNodes", name_rules.dns1123_subdomain_errors)):
         hints = (endpoint.get("hints") or {}).get(field) or []
         if len(hints) > _MOST_HINTS:
             out.append(too_many(f"{path}.hints.{field}", len(hints), _MOST_HINTS))
@@ -158,12 +158,12 @@ def _domain(out: Errors, name: str, path: str) -> None:
         out.append(required(path))
         return
     name = name.removesuffix(".")
-    if found := names.dns1123_subdomain_errors(name):
+    if found := name_rules.dns1123_subdomain_errors(name):
         out.append(invalid(path, name, ",".join(found)))
     elif "." not in name:
         out.append(invalid(path, name, "should be a domain with at least two segments separated by dots"))
     else:
         for part in name.split("."):
-            if found := names.dns1123_label_errors(part):
+            if found := name_rules.dns1123_label_errors(part):
                 out.append(invalid(path, part, ",".join(found)))
                 return

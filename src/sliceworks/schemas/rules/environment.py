@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import names
 from sliceworks.schemas.field_errors import invalid, required
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.downward import VARIABLE_FIELDS, field_errors, resource_errors
 from sliceworks.schemas.rules.texts import Errors, label, named, no_parent, subdomain
 
@@ -47,7 +48,7 @@ def _source_name(out: Errors, name: str, path: str) -> None:
     if not name:
         out.append(required(path))
         return
-    for message in names.dns1123_subdomain_errors(names.masked_prefix(name)):
+    for message in name_rules.dns1123_subdomain_errors(names.masked_prefix(name)):
         out.append(invalid(path, name, message))
 
 

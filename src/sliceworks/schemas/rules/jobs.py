@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sliceworks.base import names
 from sliceworks.schemas.field_errors import OMITTED, duplicate, invalid, not_supported, required, too_long, too_many
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.cron import schedule_errors, time_zone_errors
 from sliceworks.schemas.rules.pods import pod_template_errors
 from sliceworks.schemas.rules.selectors import is_usable, matches, selector_errors
@@ -47,7 +47,7 @@ def job_errors(obj: Json) -> Errors:
     completions = spec.get("completions") or 0
     if spec.get("completionMode") == "Indexed" and completions > 0:
         hostname = f"{name}-{completions - 1}"
-        if names.dns1123_label_errors(hostname):
+        if name_rules.dns1123_label_errors(hostname):
             out.append(invalid("metadata.name", name, f"will not able to create pod with invalid DNS label: {hostname}"))
     return out
 
@@ -161,7 +161,8 @@ def _indexed(out: Errors, spec: Json, path: str) -> None:
     if failed is not None and failed > _MOST_FAILED:
         out.append(invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {_MOST_FAILED}"))
     if (completions or 0) > _MANY_COMPLETIONS and spec.get("backoffLimitPerIndex") is not None:
-        words = f"must be less than or equal to {_MANY_LIMIT} when completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
+        many = f"completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
+        words = f"must be less than or equal to {_MANY_LIMIT} when {many}"
         if failed is None:
             out.append(required(f"{path}.maxFailedIndexes", f"must be specified when completions is above {_MANY_COMPLETIONS}"))
         if parallelism > _MANY_LIMIT:

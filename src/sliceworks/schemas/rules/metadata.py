@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base import names
 from sliceworks.schemas.field_errors import Shown, forbidden, invalid, too_long
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.texts import Errors, immutable, named, not_negative
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def metadata_errors(meta: Json, path: str = "metadata", *, builtin: bool = True)
     _common(out, meta, path)
     if finalizers := meta.get("finalizers"):
         for name in finalizers:
-            named(out, name, f"{path}.finalizers", names.qualified_name_errors)
+            named(out, name, f"{path}.finalizers", name_rules.qualified_name_errors)
         if _ORPHAN in finalizers and _FOREGROUND in finalizers:
             out.append(invalid(f"{path}.finalizers", finalizers, f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set"))
         if builtin:
@@ -60,9 +60,10 @@ def metadata_update_errors(new: Json, old: Json, path: str = "metadata", *, buil
 
 def label_errors(out: Errors, labels: dict[str, str] | None, path: str) -> None:
     for key, value in (labels or {}).items():
-        named(out, key, path, names.qualified_name_errors)
-        if value:
-            named(out, value, path, names.label_value_errors)
+        if name_rules.qualified_name_errors(key):
+            named(out, key, path, name_rules.qualified_name_errors)
+        if value and name_rules.label_value_errors(value):
+            named(out, value, path, name_rules.label_value_errors)
 
 
 def annotation_errors(out: Errors, annotations: dict[str, str] | None, path: str) -> None:
@@ -70,7 +71,7 @@ def annotation_errors(out: Errors, annotations: dict[str, str] | None, path: str
         return
     size = 0
     for key, value in annotations.items():
-        for message in names.qualified_name_errors(key.lower()):
+        for message in name_rules.qualified_name_errors(key.lower()):
             out.append(invalid(path, key, message))
         size += len(key) + (len(value) if value.isascii() else len(value.encode()))
     if size > _ANNOTATIONS_LIMIT:
@@ -78,7 +79,7 @@ def annotation_errors(out: Errors, annotations: dict[str, str] | None, path: str
 
 
 def finalizer_errors(out: Errors, name: str, path: str) -> None:
-    named(out, name, path, names.qualified_name_errors)
+    named(out, name, path, name_rules.qualified_name_errors)
     if "/" not in name and name not in _STANDARD_FINALIZERS:
         out.append(invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
 

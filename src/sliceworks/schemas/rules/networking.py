@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import names
 from sliceworks.schemas.field_errors import forbidden, invalid, not_supported, required, too_long
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.selectors import selector_errors
 from sliceworks.schemas.rules.services import host_errors
 from sliceworks.schemas.rules.texts import (
@@ -107,7 +108,7 @@ def network_policy_errors(obj: Json) -> Errors:
 
 
 def _host_pattern(out: Errors, host: str, path: str) -> None:
-    named(out, host, path, names.wildcard_subdomain_errors if "*" in host else names.dns1123_subdomain_errors)
+    named(out, host, path, names.wildcard_subdomain_errors if "*" in host else name_rules.dns1123_subdomain_errors)
 
 
 def _rule(out: Errors, rule: Json, path: str) -> None:
@@ -195,7 +196,7 @@ def _class_parameters(out: Errors, parameters: Json, path: str) -> None:
     if scope == "Cluster" and namespace is not None:
         out.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
     if namespace:
-        named(out, namespace, f"{path}.namespace", names.dns1123_label_errors)
+        named(out, namespace, f"{path}.namespace", name_rules.dns1123_label_errors)
 
 
 def _policy_port(out: Errors, port: Json, path: str) -> None:

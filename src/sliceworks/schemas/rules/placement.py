@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.base import names
 from sliceworks.schemas.field_errors import duplicate, forbidden, invalid, not_supported, required
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.selectors import node_selector_errors, node_term_errors, selector_errors
-from sliceworks.schemas.rules.texts import NOT_POSITIVE, Errors, named, qualified, unique
+from sliceworks.schemas.rules.texts import NOT_POSITIVE, Errors, go_struct, named, qualified, unique
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,14 +47,14 @@ def taint_errors(out: Errors, taints: Sequence[Json], path: str) -> None:
     for index, taint in enumerate(taints):
         key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
         qualified(out, key, f"{path}[{index}].key")
-        if found := names.label_value_errors(value):
+        if found := name_rules.label_value_errors(value):
             out.append(invalid(f"{path}[{index}].value", value, ";".join(found)))
         if not effect:
             out.append(required(f"{path}[{index}].effect"))
         elif effect not in EFFECTS:
             out.append(not_supported(f"{path}[{index}].effect", effect, EFFECTS))
         if (effect, key) in seen:
-            error = duplicate(f"{path}[{index}]", taint)
+            error = duplicate(f"{path}[{index}]", go_struct({"value": "", **taint}, "key", "value", "effect", "timeAdded"))
             out.append(type(error)(error.reason, error.path, error.value, "taints must be unique by key and effect pair"))
         seen.add((effect, key))
 
@@ -80,7 +80,7 @@ def _pod_term(out: Errors, term: Json, path: str) -> None:
     selector_errors(out, term.get("labelSelector"), f"{path}.labelSelector")
     selector_errors(out, term.get("namespaceSelector"), f"{path}.namespaceSelector")
     for name in term.get("namespaces") or ():
-        named(out, name, f"{path}.namespace", names.dns1123_label_errors)
+        named(out, name, f"{path}.namespace", name_rules.dns1123_label_errors)
     _label_keys(out, term, path)
     key = term.get("topologyKey") or ""
     if not key:
@@ -121,7 +121,7 @@ def _toleration(out: Errors, toleration: Json, path: str) -> None:
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
         out.append(invalid(f"{path}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
     if operator in ("Equal", ""):
-        if value and (found := names.label_value_errors(value)):
+        if value and (found := name_rules.label_value_errors(value)):
             out.append(invalid(f"{path}.operator", value, ";".join(found)))
     elif operator == "Exists":
         if value:

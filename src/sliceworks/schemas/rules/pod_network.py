@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import names
 from sliceworks.schemas.field_errors import forbidden, invalid, required, too_long
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.texts import Errors, address, subdomain
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _searches(out: Errors, searches: list[str], path: str) -> None:
         detail = f"must not have more than {_LONGEST_SEARCHES} characters (including spaces) in the search list"
         out.append(invalid(path, searches, detail))
     for index, search in enumerate(searches):
-        if search != "." and names.dns1123_subdomain_errors(search.removesuffix(".").replace("_", "a")):
+        if search != "." and name_rules.dns1123_subdomain_errors(search.removesuffix(".").replace("_", "a")):
             name = search.removesuffix(".")
             out += [invalid(f"{path}[{index}]", name, message) for message in _underscored(name)]
 

@@ -76,7 +76,7 @@ def pod_status_errors(new: Json, old: Json) -> Errors:
 
 def _annotations(out: Errors, new: Json, old: Json) -> None:
     now, before = (new["metadata"].get("annotations") or {}), (old["metadata"].get("annotations") or {})
-    for key in now.keys() | before.keys():
+    for key in sorted(now.keys() | before.keys()):
         if now.get(key) == before.get(key) or (key != _MIRROR and not key.startswith(_ARMOR)):
             continue
         if key in before:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
 from sliceworks.schemas.field_errors import duplicate, forbidden, invalid, not_found, not_supported, required
@@ -24,7 +24,7 @@ from sliceworks.schemas.rules.texts import MAX_INT32, Errors, in_range, label, q
 from sliceworks.schemas.rules.volumes import volume_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sliceworks.schemas.rules.shape import Json
 
@@ -118,28 +118,20 @@ def pod_spec_errors(out: Errors, spec: Json, path: str, pod_name: str | None = N
         )
     if (policy := get("dnsPolicy") or "") not in _DNS_POLICIES:
         out.append(not_supported(f"{path}.dnsPolicy", policy, _DNS_POLICIES) if policy else required(f"{path}.dnsPolicy"))
-    if selector := get("nodeSelector"):
-        label_errors(out, selector, f"{path}.nodeSelector")
     if context := get("securityContext"):
         pod_security_errors(out, context, spec, f"{path}.securityContext")
         if context.get("windowsOptions"):
             host_process_errors(out, spec, path)
-    if (affinity := get("affinity")) is not None:
-        affinity_errors(out, affinity, f"{path}.affinity")
     if get("dnsConfig") is not None or policy == "None":
         dns_errors(out, get("dnsConfig"), policy, f"{path}.dnsConfig")
-    _rest(out, spec, path)
+    for field, check in _RARE.items():
+        if field in spec:
+            check(out, spec, path)
+    _file_key_volumes(out, spec, path)
 
 
-def _rest(out: Errors, spec: Json, path: str) -> None:
-    """Fields that few pods set."""
+def _namespaces(out: Errors, spec: Json, path: str) -> None:
     get = spec.get
-    for index, gate in enumerate(get("readinessGates") or ()):
-        qualified(out, gate.get("conditionType") or "", f"{path}.readinessGates[{index}].conditionType")
-    if gates := get("schedulingGates"):
-        gate_errors(out, gates, f"{path}.schedulingGates")
-    if constraints := get("topologySpreadConstraints"):
-        spread_errors(out, constraints, f"{path}.topologySpreadConstraints")
     if get("shareProcessNamespace") and get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
         out.append(invalid(f"{path}.securityContext.shareProcessNamespace", True, detail))
@@ -147,32 +139,55 @@ def _rest(out: Errors, spec: Json, path: str) -> None:
         for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
             if get(field):
                 out.append(forbidden(f"{path}.{shown}", "when `hostUsers` is false"))
-    if get("hostnameOverride") is not None:
-        hostname_errors(out, spec, path)
-    for field in ("serviceAccountName", "nodeName"):
-        if found := get(field):
-            subdomain(out, found, f"{path}.{field}")
-    if (deadline := get("activeDeadlineSeconds")) is not None:
-        in_range(out, deadline, f"{path}.activeDeadlineSeconds", 1, MAX_INT32)
-    for field in ("hostname", "subdomain"):
-        if found := get(field):
-            label(out, found, f"{path}.{field}")
-    if tolerations := get("tolerations"):
-        toleration_errors(out, tolerations, f"{path}.tolerations")
-    if aliases := get("hostAliases"):
-        host_alias_errors(out, aliases, f"{path}.hostAliases")
-    if found := get("priorityClassName"):
-        subdomain(out, found, f"{path}.priorityClassName")
-    if (found := get("runtimeClassName")) is not None:
-        subdomain(out, found, f"{path}.runtimeClassName")
-    if (found := get("preemptionPolicy")) is not None and found not in _PREEMPTION_POLICIES:
-        place = f"{path}.preemptionPolicy"
+
+
+def _readiness(out: Errors, spec: Json, path: str) -> None:
+    for index, gate in enumerate(spec["readinessGates"]):
+        qualified(out, gate.get("conditionType") or "", f"{path}.readinessGates[{index}].conditionType")
+
+
+def _deadline(out: Errors, spec: Json, path: str) -> None:
+    in_range(out, spec["activeDeadlineSeconds"], f"{path}.activeDeadlineSeconds", 1, MAX_INT32)
+
+
+def _preemption(out: Errors, spec: Json, path: str) -> None:
+    found, place = spec["preemptionPolicy"], f"{path}.preemptionPolicy"
+    if found not in _PREEMPTION_POLICIES:
         out.append(not_supported(place, found, _PREEMPTION_POLICIES) if found else required(place))
-    if overhead := get("overhead"):
-        requirement_errors(out, {"limits": overhead}, f"{path}.overhead")
-    if get("os") is not None:
-        os_errors(out, spec, path)
-    _file_key_volumes(out, spec, path)
+
+
+def _overhead(out: Errors, spec: Json, path: str) -> None:
+    requirement_errors(out, {"limits": spec["overhead"]}, f"{path}.overhead")
+
+
+def _of(field: str, check: Callable[[Errors, Any, str], None]) -> Callable[[Errors, Json, str], None]:
+    """A check of one field's value alone."""
+    return lambda out, spec, path: check(out, spec[field], f"{path}.{field}")
+
+
+# Fields that few pods set: looked at only where they are.
+_RARE: dict[str, Callable[[Errors, Json, str], None]] = {
+    "readinessGates": _readiness,
+    "schedulingGates": _of("schedulingGates", gate_errors),
+    "topologySpreadConstraints": _of("topologySpreadConstraints", spread_errors),
+    "affinity": _of("affinity", affinity_errors),
+    "nodeSelector": _of("nodeSelector", label_errors),
+    "shareProcessNamespace": _namespaces,
+    "hostUsers": _namespaces,
+    "hostnameOverride": hostname_errors,
+    "serviceAccountName": _of("serviceAccountName", subdomain),
+    "nodeName": _of("nodeName", subdomain),
+    "activeDeadlineSeconds": _deadline,
+    "hostname": _of("hostname", label),
+    "subdomain": _of("subdomain", label),
+    "tolerations": _of("tolerations", toleration_errors),
+    "hostAliases": _of("hostAliases", host_alias_errors),
+    "priorityClassName": _of("priorityClassName", subdomain),
+    "runtimeClassName": _of("runtimeClassName", subdomain),
+    "preemptionPolicy": _preemption,
+    "overhead": _overhead,
+    "os": os_errors,
+}
 
 
 def _claims(out: Errors, claims: list[Json], path: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import names, quantity
+from sliceworks.base import quantity
 from sliceworks.schemas.field_errors import duplicate, forbidden, invalid, not_supported, required
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.resources import (
     amount,
     container_resource_name,
@@ -15,7 +16,7 @@ from sliceworks.schemas.rules.resources import (
     resource_name,
 )
 from sliceworks.schemas.rules.selectors import selector_errors
-from sliceworks.schemas.rules.texts import Errors, at_most_all, immutable, positive_int_or_percent
+from sliceworks.schemas.rules.texts import Errors, at_most_all, go_struct, immutable, positive_int_or_percent
 
 if TYPE_CHECKING:
     from sliceworks.schemas.rules.shape import Json
@@ -45,7 +46,13 @@ def disruption_budget_errors(obj: Json) -> Errors:
     spec: Json = obj.get("spec") or {}
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if least is not None and most is not None:
-        out.append(invalid("spec", _budget_shown(spec), "minAvailable and maxUnavailable cannot be both set"))
+        out.append(
+            invalid(
+                "spec",
+                go_struct(spec, "minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy"),
+                "minAvailable and maxUnavailable cannot be both set",
+            )
+        )
     for field, value in (("minAvailable", least), ("maxUnavailable", most)):
         if value is not None:
             positive_int_or_percent(out, value, f"spec.{field}")
@@ -90,7 +97,7 @@ def limit_range_errors(obj: Json) -> Errors:
     seen: set[str] = set()
     for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
         path, kind = f"spec.limits[{index}]", limit.get("type") or ""
-        found = names.qualified_name_errors(kind)
+        found = name_rules.qualified_name_errors(kind)
         out += [invalid(f"{path}.type", kind, message) for message in found]
         if not found and "/" not in kind and kind not in ("Pod", "Container", "PersistentVolumeClaim"):
             out.append(invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified"))
@@ -129,12 +136,6 @@ def priority_class_update_errors(new: Json, old: Json) -> Errors:
         out.append(forbidden("value", "may not be changed in an update."))
     immutable(out, new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy")
     return out
-
-
-def _budget_shown(spec: Json) -> Json:
-    """As Go prints the struct."""
-    fields = ("MinAvailable", "Selector", "MaxUnavailable", "UnhealthyPodEvictionPolicy")
-    return {field: spec.get(field[0].lower() + field[1:]) for field in fields}
 
 
 def _fits(scope: str, name: str) -> bool:
@@ -225,7 +226,9 @@ def _limit_order(out: Errors, found: dict[str, Any], name: str, path: str) -> No
             largest = quantity.parse(found["max"]) / quantity.parse(found["min"])
             if quantity.parse(ratio) > largest:
                 out.append(invalid(place, ratio, f"ratio {ratio} is greater than max/min = {float(largest):f}"))
-    pair = found.get("default"), found.get("defaultRequest")
-    if not is_overcommit_allowed(name) and None not in pair and quantity.compare(*pair):
-        detail = f"default value {pair[0]} must equal to defaultRequest value {pair[1]} in {name}"
-        out.append(invalid(f"{path}.defaultRequest[{name}]", pair[1], detail))
+    limit, request = found.get("default"), found.get("defaultRequest")
+    if limit is None or request is None or is_overcommit_allowed(name):
+        return
+    if quantity.compare(limit, request):
+        detail = f"default value {limit} must equal to defaultRequest value {request} in {name}"
+        out.append(invalid(f"{path}.defaultRequest[{name}]", request, detail))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import names, quantity
+from sliceworks.base import quantity
 from sliceworks.schemas.field_errors import FieldError, duplicate, forbidden, invalid, required
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.texts import NEGATIVE, NOT_POSITIVE, Errors, label
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from sliceworks.schemas.rules.shape import Json
 
-NameRule = Callable[[Errors, str, str], None] if TYPE_CHECKING else Any
+    NameRule = Callable[[Errors, str, str], None]
 
 _COUNTED = frozenset(
     {
@@ -53,12 +54,12 @@ def is_standard_quota(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_extended(name: str) -> bool:
-    return not is_native(name) and not name.startswith("requests.") and not names.qualified_name_errors(f"requests.{name}")
+    return not is_native(name) and not name.startswith("requests.") and not name_rules.qualified_name_errors(f"requests.{name}")
 
 
 def resource_name(out: Errors, name: str, path: str) -> None:
     """A resource known to Kubernetes, or a qualified name."""
-    if found := names.qualified_name_errors(name):
+    if found := name_rules.qualified_name_errors(name):
         out += [invalid(path, name, message) for message in found]
     elif "/" not in name and name not in _STANDARD and not name.startswith((_HUGE, _HUGE_REQUESTS)):
         out.append(invalid(path, name, "must be a standard resource type or fully qualified"))
@@ -105,15 +106,27 @@ def requirement_errors(
 ) -> None:
     """`resources` of a container or a pod."""
     limits, requests = value.get("limits") or {}, value.get("requests") or {}
+    plain = name_rule is container_resource_name
     for name, found in limits.items():
-        _one(out, name, found, f"{path}.limits[{name}]", name_rule)
+        if not plain or not _is_fine(name, found):
+            _one(out, name, found, f"{path}.limits[{name}]", name_rule)
     for name, found in requests.items():
-        _one(out, name, found, f"{path}.requests[{name}]", name_rule)
-        _against_limit(out, name, found, limits, path)
+        if not plain or not _is_fine(name, found):
+            _one(out, name, found, f"{path}.requests[{name}]", name_rule)
+        if limits.get(name) != found:
+            _against_limit(out, name, found, limits, path)
     if any(map(is_huge, (*limits, *requests))) and not {"cpu", "memory"} & {*limits, *requests}:
         out.append(forbidden(path, "HugePages require cpu or memory"))
     if wanted := value.get("claims"):
         _claims(out, wanted, claims, f"{path}.claims")
+
+
+@lru_cache(maxsize=4096)
+def _is_fine(name: str, value: str) -> bool:
+    """Whether a container may ask for this amount. Most do, and most amounts come again."""
+    out: Errors = []
+    _one(out, name, value, "", container_resource_name)
+    return not out
 
 
 def _one(out: Errors, name: str, value: Any, path: str, name_rule: NameRule) -> None:

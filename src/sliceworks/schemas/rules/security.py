@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sliceworks.base import names
 from sliceworks.schemas.field_errors import duplicate, forbidden, invalid, not_supported, required, too_long
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.texts import MAX_INT32, Errors, descending, in_range, named
 
 if TYPE_CHECKING:
@@ -22,14 +22,31 @@ _LONGEST_PROFILE = 4095
 _IPC_SYSCTLS = ("kernel.sem", "kernel.shm", "kernel.msg", "fs.mqueue.")
 _NOT_ON_WINDOWS = "cannot be set for a windows pod"
 _NOT_ON_LINUX = "windows options cannot be set for a linux pod"
-_POD_LINUX_ONLY = (
-    "appArmorProfile seLinuxOptions seccompProfile fsGroup fsGroupChangePolicy sysctls runAsUser runAsGroup supplementalGroups "
-    "supplementalGroupsPolicy seLinuxChangePolicy"
-).split()
-_CONTAINER_LINUX_ONLY = (
-    "appArmorProfile seLinuxOptions seccompProfile capabilities readOnlyRootFilesystem privileged allowPrivilegeEscalation procMount "
-    "runAsUser runAsGroup"
-).split()
+_POD_LINUX_ONLY = [
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "fsGroup",
+    "fsGroupChangePolicy",
+    "sysctls",
+    "runAsUser",
+    "runAsGroup",
+    "supplementalGroups",
+    "supplementalGroupsPolicy",
+    "seLinuxChangePolicy",
+]
+_CONTAINER_LINUX_ONLY = [
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
+]
 
 
 def pod_security_errors(out: Errors, context: Json, spec: Json, path: str) -> None:
@@ -164,7 +181,7 @@ def _app_armor(out: Errors, profile: Json, path: str) -> None:
 
 def _windows(out: Errors, options: Json, path: str) -> None:
     if (name := options.get("gmsaCredentialSpecName")) is not None:
-        named(out, name, f"{path}.gmsaCredentialSpecName", names.dns1123_subdomain_errors)
+        named(out, name, f"{path}.gmsaCredentialSpecName", name_rules.dns1123_subdomain_errors)
     for field in ("gmsaCredentialSpec", "runAsUserName"):
         if options.get(field) == "":
             out.append(invalid(f"{path}.{field}", "", f"{field} cannot be an empty string"))

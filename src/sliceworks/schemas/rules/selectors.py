@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.base import names
 from sliceworks.schemas.field_errors import forbidden, invalid, required
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.metadata import label_errors
 from sliceworks.schemas.rules.texts import Errors, named, qualified
 
@@ -36,10 +36,10 @@ def is_usable(selector: Json | None) -> bool:
         operator, values = term.get("operator"), term.get("values") or ()
         if operator not in ("In", "NotIn", "Exists", "DoesNotExist") or (operator in ("In", "NotIn")) != bool(values):
             return False
-        if names.qualified_name_errors(term.get("key") or "") or any(names.label_value_errors(value) for value in values):
+        if name_rules.qualified_name_errors(term.get("key") or "") or any(name_rules.label_value_errors(value) for value in values):
             return False
     return not any(
-        names.qualified_name_errors(key) or names.label_value_errors(value)
+        name_rules.qualified_name_errors(key) or name_rules.label_value_errors(value)
         for key, value in ((selector or {}).get("matchLabels") or {}).items()
     )
 
@@ -81,7 +81,7 @@ def _requirement(out: Errors, term: Json, path: str) -> None:
         out.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     qualified(out, term.get("key") or "", f"{path}.key")
     for index, value in enumerate(values):
-        named(out, value, f"{path}.values[{index}]", names.label_value_errors)
+        named(out, value, f"{path}.values[{index}]", name_rules.label_value_errors)
 
 
 def _meets(term: Json, labels: Labels) -> bool:
@@ -109,7 +109,7 @@ def _node_requirement(out: Errors, need: Json, path: str, check_values: bool) ->
     qualified(out, need.get("key") or "", f"{path}.key")
     if check_values:
         for index, value in enumerate(values):
-            named(out, value, f"{path}.values[{index}]", names.label_value_errors)
+            named(out, value, f"{path}.values[{index}]", name_rules.label_value_errors)
 
 
 def _field_requirement(out: Errors, need: Json, path: str) -> None:
@@ -122,4 +122,4 @@ def _field_requirement(out: Errors, need: Json, path: str) -> None:
         out.append(invalid(f"{path}.key", key, "not a valid field selector key"))
         return
     for index, value in enumerate(values):
-        named(out, value, f"{path}.values[{index}]", names.dns1123_subdomain_errors)
+        named(out, value, f"{path}.values[{index}]", name_rules.dns1123_subdomain_errors)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.base import names
 from sliceworks.schemas.field_errors import duplicate, forbidden, invalid, not_supported, required
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.metadata import label_errors
 from sliceworks.schemas.rules.texts import (
     PROTOCOLS,
     Errors,
     address,
     endpoint_address,
+    go_struct,
     label,
     named,
     network,
@@ -219,8 +220,8 @@ def _port_clashes(out: Errors, ports: list[Json], kind: str) -> None:
         node_ports.add((protocol, node))
         number = port.get("port") or 0
         if (protocol, number) in numbers:
-            shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": number, "TargetPort": 0, "NodePort": 0}
-            out.append(duplicate(path, shown))
+            key = {"name": "", "protocol": protocol, "port": number, "targetPort": 0, "nodePort": 0}
+            out.append(duplicate(path, go_struct(key, "name", "protocol", "appProtocol", "port", "targetPort", "nodePort")))
         numbers.add((protocol, number))
 
 
@@ -239,7 +240,7 @@ def _balancer(out: Errors, spec: Json, annotations: dict[str, str], kind: str) -
         out.append(forbidden("spec.allocateLoadBalancerNodePorts", _BALANCER_ONLY))
     if (name := spec.get("loadBalancerClass")) is not None:
         if kind == "LoadBalancer":
-            named(out, name, "spec.loadBalancerClass", names.qualified_name_errors)
+            named(out, name, "spec.loadBalancerClass", name_rules.qualified_name_errors)
         else:
             out.append(forbidden("spec.loadBalancerClass", _BALANCER_ONLY))
 

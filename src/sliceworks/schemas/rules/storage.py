@@ -68,7 +68,7 @@ def volume_errors(obj: Json) -> Errors:
 def volume_update_errors(new: Json, old: Json) -> Errors:
     out: Errors = []
     now, before = new.get("spec") or {}, old.get("spec") or {}
-    sources = [{name: spec.get(name) for name in _VOLUME_SOURCES if spec.get(name) is not None} for spec in (now, before)]
+    sources = [{name: spec[name] for name in _VOLUME_SOURCES if spec.get(name) is not None} for spec in (now, before)]
     if "csi" in sources[0] and "csi" in sources[1] and "controllerExpandSecretRef" not in sources[1]["csi"]:
         sources[0]["csi"] = {name: found for name, found in sources[0]["csi"].items() if name != "controllerExpandSecretRef"}
     if sources[0] != sources[1]:
@@ -304,10 +304,25 @@ _VOLUME_SOURCES: dict[str, Callable[[Errors, Any, str], None]] = {
     "hostPath": host_path,
     **{
         name: SOURCES[name]
-        for name in (
-            "gcePersistentDisk awsElasticBlockStore glusterfs flocker nfs rbd quobyte cephfs iscsi cinder fc flexVolume azureFile "
-            "vsphereVolume photonPersistentDisk portworxVolume azureDisk"
-        ).split()
+        for name in [
+            "gcePersistentDisk",
+            "awsElasticBlockStore",
+            "glusterfs",
+            "flocker",
+            "nfs",
+            "rbd",
+            "quobyte",
+            "cephfs",
+            "iscsi",
+            "cinder",
+            "fc",
+            "flexVolume",
+            "azureFile",
+            "vsphereVolume",
+            "photonPersistentDisk",
+            "portworxVolume",
+            "azureDisk",
+        ]
     },
     "scaleIO": needs("gateway", "system", "volumeName"),
     "local": _local,

@@ -9,8 +9,11 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from sliceworks.base import names
-from sliceworks.schemas.field_errors import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required
+from sliceworks.schemas.field_errors import OMITTED, FieldError, Shown, duplicate, forbidden, invalid, not_supported, required
+from sliceworks.schemas.rules import name_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -35,6 +38,12 @@ def omitted(path: str, detail: str) -> FieldError:
     return FieldError("FieldValueInvalid", path, OMITTED, detail)
 
 
+def go_struct(value: dict[str, Any] | None, *fields: str) -> Shown:
+    """A value as Go prints a struct of its own: all fields, in their order, each with a capital."""
+    printed = {field[0].upper() + field[1:]: (value or {}).get(field) for field in fields}
+    return Shown(orjson.dumps(printed).decode())
+
+
 def named(out: Errors, value: str, path: str, rule: Callable[[str], list[str]]) -> None:
     """The value follows a rule of `base.names`."""
     for message in rule(value):
@@ -42,15 +51,15 @@ def named(out: Errors, value: str, path: str, rule: Callable[[str], list[str]]) 
 
 
 def label(out: Errors, value: str, path: str) -> None:
-    named(out, value, path, names.dns1123_label_errors)
+    named(out, value, path, name_rules.dns1123_label_errors)
 
 
 def subdomain(out: Errors, value: str, path: str) -> None:
-    named(out, value, path, names.dns1123_subdomain_errors)
+    named(out, value, path, name_rules.dns1123_subdomain_errors)
 
 
 def qualified(out: Errors, value: str, path: str) -> None:
-    named(out, value, path, names.qualified_name_errors)
+    named(out, value, path, name_rules.qualified_name_errors)
 
 
 def not_negative(out: Errors, value: int | None, path: str) -> None:

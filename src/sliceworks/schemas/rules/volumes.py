@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import names, quantity
+from sliceworks.base import quantity
 from sliceworks.schemas.field_errors import duplicate, forbidden, invalid, not_supported, required, too_long
+from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.claims import claim_spec_errors
 from sliceworks.schemas.rules.downward import file_errors
 from sliceworks.schemas.rules.metadata import annotation_errors, label_errors
@@ -107,7 +108,7 @@ def driver_name(out: Errors, name: str, path: str) -> None:
         return
     if len(name) > 63:
         out.append(too_long(path, 63))
-    for message in names.dns1123_subdomain_errors(name.lower()):
+    for message in name_rules.dns1123_subdomain_errors(name.lower()):
         out.append(invalid(path, name, message))
 
 
@@ -126,7 +127,7 @@ def fibre_channel(out: Errors, source: Json, path: str) -> None:
         out.append(invalid(f"{path}.targetWWNs", targets, "targetWWNs and wwids can not be specified simultaneously"))
     if targets and lun is None:
         out.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
-    elif targets and not 0 <= lun <= 255:
+    elif targets and lun is not None and not 0 <= lun <= 255:
         out.append(invalid(f"{path}.lun", lun, "must be between 0 and 255, inclusive"))
 
 
@@ -140,7 +141,7 @@ def _one_source(out: Errors, volume: Json, path: str, name: str, pod_name: str) 
         source_errors(out, volume, path, SOURCES)
     if volume.get("ephemeral") is not None and pod_name and name:
         claim = f"{pod_name}-{name}"
-        for message in names.dns1123_subdomain_errors(claim):
+        for message in name_rules.dns1123_subdomain_errors(claim):
             out.append(invalid(f"{path}.name", name, f'PVC name "{claim}": {message}'))
 
 
@@ -209,7 +210,7 @@ def storage_os(out: Errors, source: Json, path: str) -> None:
     needs("volumeName")(out, source, path)
     for field in ("volumeName", "volumeNamespace"):
         if source.get(field):
-            named(out, source[field], f"{path}.{field}", names.dns1123_label_errors)
+            named(out, source[field], f"{path}.{field}", name_rules.dns1123_label_errors)
 
 
 # Kubernetes spells some paths its own way: the first when there are several sources, the second when it looks into one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sliceworks.schemas.field_errors import forbidden, invalid, not_supported, required
 from sliceworks.schemas.rules.claims import claim_spec_errors
@@ -11,6 +11,7 @@ from sliceworks.schemas.rules.selectors import is_empty, is_usable, matches, sel
 from sliceworks.schemas.rules.texts import (
     Errors,
     at_most_all,
+    go_struct,
     immutable,
     int_or_percent,
     label,
@@ -32,8 +33,8 @@ _STATEFUL_SET_FREE = (
     "minReadySeconds",
 )
 _STATEFUL_SET_FIXED = (
-    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
-    "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
 
 
@@ -194,7 +195,7 @@ def _deployment_strategy(out: Errors, strategy: Json, path: str) -> None:
             out.append(invalid(f"{path}.rollingUpdate.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
         at_most_all(out, unavailable, f"{path}.rollingUpdate.maxUnavailable")
     else:
-        out.append(not_supported(path, _strategy_shown(strategy), ("Recreate", "RollingUpdate")))
+        out.append(not_supported(path, go_struct(strategy, "type", "rollingUpdate"), ("Recreate", "RollingUpdate")))
 
 
 def _daemon_set_strategy(out: Errors, strategy: Json, path: str) -> None:
@@ -211,7 +212,7 @@ def _daemon_set_strategy(out: Errors, strategy: Json, path: str) -> None:
         elif not int_or_percent(unavailable) and not int_or_percent(surge):
             out.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
     elif kind != "OnDelete":
-        out.append(not_supported(path, _strategy_shown(strategy), ("RollingUpdate", "OnDelete")))
+        out.append(not_supported(path, go_struct(strategy, "type", "rollingUpdate"), ("RollingUpdate", "OnDelete")))
 
 
 def _stateful_set_strategy(out: Errors, strategy: Json, path: str) -> None:
@@ -220,16 +221,17 @@ def _stateful_set_strategy(out: Errors, strategy: Json, path: str) -> None:
         out.append(required(path))
     elif kind == "OnDelete":
         if rolling is not None:
-            out.append(invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'"))
+            out.append(
+                invalid(
+                    f"{path}.rollingUpdate",
+                    go_struct(rolling, "partition", "maxUnavailable"),
+                    "only allowed for updateStrategy 'RollingUpdate'",
+                )
+            )
     elif kind == "RollingUpdate":
         none_negative(out, rolling or {}, f"{path}.rollingUpdate", "partition")
     else:
-        out.append(invalid(path, _strategy_shown(strategy), "must be 'RollingUpdate' or 'OnDelete'"))
-
-
-def _strategy_shown(strategy: Json) -> Any:
-    """As Go prints the struct."""
-    return {"Type": strategy.get("type") or "", "RollingUpdate": strategy.get("rollingUpdate")}
+        out.append(invalid(path, go_struct(strategy, "type", "rollingUpdate"), "must be 'RollingUpdate' or 'OnDelete'"))
 
 
 def _with_claims(spec: Json) -> Json:
