@@ -41,10 +41,13 @@ def _apply(wanted: Plan[Work], value: Any) -> None:
         for field, make, nullable in statics:
             if field not in value or (value[field] is None and not nullable):
                 value[field] = make()
-    for field, below in wanted.fields.items():
-        item = value.get(field)
+    # A value has fewer fields than its schema: go through those.
+    find = wanted.fields.get
+    for field, item in value.items():
         if item.__class__ is dict or item.__class__ is list:
-            _apply(below, item)
+            below = find(field)
+            if below is not None:
+                _apply(below, item)
     if wanted.values is not None:
         for key, item in value.items():
             if key not in wanted.schema.properties:
