@@ -82,6 +82,15 @@ def test_copies_in_a_json_patch_are_limited() -> None:
         json_patch(doc, copies)
 
 
+def test_copies_into_copies_end_somewhere() -> None:
+    operations = [{"op": "copy", "from": "", "path": "/a"}]
+    with pytest.raises(Invalid):
+        json_patch({"a": 1}, operations)
+    deeper = [{"op": "copy", "from": "/a", "path": "/a" + "/a" * 2**number} for number in range(9)]
+    with pytest.raises(Invalid):
+        json_patch({"a": {"a": {}}}, deeper)
+
+
 def test_copies_do_not_share() -> None:
     doc = {"a": {"b": [1]}}
     operations: list[Object] = [

@@ -170,7 +170,11 @@ class _Editor:
         value = self._get(source)
         target = _path(operation, "path")
         if value is not None:
-            text = orjson.dumps(value)
+            try:
+                text = orjson.dumps(value)
+            except orjson.JSONEncodeError:
+                # Copies into copies can grow deeper than anything that can be written.
+                _refuse()
             self._copied += len(text)
             if self._copied > MOST_COPIED:
                 _refuse()
