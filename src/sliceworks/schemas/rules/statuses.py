@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from sliceworks.schemas.rules.shape import Json
 
-StatusCheck = "Callable[[Json, Json], Errors]"
 _MORE = "cannot be greater than status.replicas"
 
 
@@ -38,7 +37,7 @@ def replicas(*parts: str, ready: str = "cannot be greater than readyReplicas") -
         total = status.get("replicas") or 0
         for field in parts:
             if (status.get(field) or 0) > total:
-                out.append(invalid(f"status.{field}", status[field], _MORE))
+                out.append(invalid(f"status.{field}", status.get(field) or 0, _MORE))
         available = status.get("availableReplicas") or 0
         if available > (status.get("readyReplicas") or 0):
             out.append(invalid("status.availableReplicas", available, ready))

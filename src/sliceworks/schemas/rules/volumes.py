@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from sliceworks.schemas.rules.shape import Json
 
-Source = "Callable[[Errors, Json, str], None]"
 _ONE_TYPE = "may not specify more than 1 volume type"
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")

@@ -1,0 +1,63 @@
+"""However an object is broken, the rules answer with errors that can be shown, and never fail themselves."""
+
+from __future__ import annotations
+
+import random
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from sliceworks.schemas import rules
+from sliceworks.schemas.structural import TypeMismatch
+from tests.schemas.rules.cases import Json, cases
+from tests.schemas.rules.test_corpus import kept
+
+ROUNDS = 30
+ODD: tuple[Any, ...] = (None, "", 0, -1, 99999999, [], {}, "odd", "-x", "a/b/c", "10.0.0.0/99", "::", False, True, [None], [{}], ["", ""])
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
+def test_no_rule_fails_on_a_broken_object(case: Any) -> None:
+    chance = random.Random(case.id)
+    whole = kept(case.object)
+    for _ in range(ROUNDS):
+        broken = deepcopy(whole)
+        for _ in range(chance.randint(1, 3)):
+            break_something(broken, chance)
+        try:
+            obj = kept(broken)
+        except (TypeMismatch, KeyError):
+            continue
+        for error in everything(obj, whole):
+            assert error.cause()["message"]
+
+
+def everything(obj: Json, old: Json) -> list[Any]:
+    kind = f"{obj['apiVersion'].rpartition('/')[0]}/{obj['kind']}"
+    found: list[Any] = [*rules.metadata_errors(obj["metadata"]), *rules.metadata_update_errors(obj["metadata"], old["metadata"])]
+    if kind in rules.kind_checks():
+        found += rules.kind_checks()[kind](obj)
+    for table in (rules.update_checks(), rules.status_checks()):
+        if kind in table:
+            found += table[kind](obj, old)
+            found += table[kind](old, obj)
+    return found
+
+
+def break_something(value: Any, chance: random.Random) -> None:
+    """Change, drop or double one thing somewhere below."""
+    while True:
+        below = [item for item in (value.values() if isinstance(value, dict) else value) if isinstance(item, dict | list) and item]
+        if not below or chance.random() < 0.25:
+            break
+        value = chance.choice(below)
+    if isinstance(value, dict):
+        key = chance.choice([name for name in value if name not in ("apiVersion", "kind")] or ["spec"])
+        if chance.random() < 0.3:
+            value.pop(key, None)
+        else:
+            value[key] = deepcopy(chance.choice(ODD))
+    elif value:
+        place = chance.randrange(len(value))
+        value[place : place + 1] = chance.choice(([], [value[place]] * 2, [deepcopy(chance.choice(ODD))]))
