@@ -149,11 +149,37 @@ def test_formats(name: str, good: str, bad: str | None) -> None:
         (r"^[\p{Lu}_]+$", "A_", "a"),
         (r"^\d+$", "12", "١"),
         (r"^(?i)abc$", "ABC", "abd"),
+        (r"^(?P<n>a)(?P<n>b)$", "ab", "a"),
+        (r"^x{,3}$", "x{,3}", "xx"),
+        (r"^[[&&]$", "&", "a"),
     ],
 )
 def test_patterns_mean_what_they_mean_in_go(pattern: str, good: str, bad: str) -> None:
     assert patterns.compiled(pattern).search(good)
     assert not patterns.compiled(pattern).search(bad)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("a(b", "missing closing ): `a(b`"),
+        ("a[b", "missing closing ]: `[b`"),
+        ("a|*", "missing argument to repetition operator: `*`"),
+        ("a*+", "invalid nested repetition operator: `*+`"),
+        ("a)", "unexpected ): `a)`"),
+        ("a\\", "trailing backslash at end of expression: ``"),
+        ("\\1", "invalid escape sequence: `\\1`"),
+        ("[z-a]", "invalid character class range: `z-a`"),
+        ("[[:foo:]]", "invalid character class range: `[:foo:]`"),
+        ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+        ("(?<!a)", "invalid named capture: `(?<!a)`"),
+        ("a{1001}", "invalid repeat count: `{1001}`"),
+    ],
+)
+def test_a_bad_pattern_is_told_in_gos_words(pattern: str, problem: str) -> None:
+    with pytest.raises(patterns.PatternError) as found:
+        patterns.compiled(pattern)
+    assert str(found.value) == f"error parsing regexp: {problem}"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.schemas import patterns
@@ -111,7 +110,7 @@ def _value_rules(node: Node, path: str, *, skip_any: bool = False, skip_first: b
     if node.get("pattern"):
         try:
             patterns.compiled(node["pattern"])
-        except re.error as error:
+        except patterns.PatternError as error:
             yield invalid(f"{path}.pattern", node["pattern"], f"must be a valid regular expression, but isn't: {error}")
 
 
