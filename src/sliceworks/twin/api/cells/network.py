@@ -104,6 +104,7 @@ def service_cidr_row(obj: Obj, now: datetime) -> list[Any]:
 
 
 def ip_address_row(obj: Obj, now: datetime) -> list[Any]:
+    """The server gives the age of an address too, in a cell that has no column."""
     parent = spec(obj).get("parentRef")
     shown = NONE
     if parent:
@@ -121,5 +122,5 @@ KINDS = {
     "discovery.k8s.io/endpointslices": kind("Name:name | AddressType | Ports | Endpoints | Age", endpoint_slice_row),
     "networking.k8s.io/networkpolicies": kind("Name:name | Pod-Selector | Age", network_policy_row),
     "networking.k8s.io/servicecidrs": kind("Name:name | CIDRs | Age", service_cidr_row),
-    "networking.k8s.io/ipaddresses": kind("Name:name | ParentRef | Age", ip_address_row),
+    "networking.k8s.io/ipaddresses": kind("Name:name | ParentRef", ip_address_row),
 }

@@ -27,7 +27,7 @@ class _Restarts:
 
     def add(self, container: dict[str, Any]) -> None:
         self.count += container.get("restartCount") or 0
-        ended = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt")
+        ended: str = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or ""
         when = moment(ended) if ended else None
         if when is not None and (self.last is None or when > self.last):
             self.last, self.last_text = when, ended

@@ -109,15 +109,10 @@ def node_row(obj: Obj, now: datetime) -> list[Any]:
     return [name(obj), len(spec(obj).get("drivers") or ()), age(obj, now)]
 
 
-def capacity_row(obj: Obj, now: datetime) -> list[Any]:
-    capacity = obj.get("capacity")
-    return [name(obj), obj.get("storageClassName", ""), UNSET if capacity is None else quantity.canonical(capacity)]
-
-
 KINDS = {
     "/persistentvolumes": kind(
-        "Name:name | Capacity | Access Modes | Reclaim Policy | Status | Claim | StorageClass | VolumeAttributesClass | Reason | Age"
-        " | VolumeMode:wide",
+        "Name:name | Capacity | Access Modes | Reclaim Policy | Status | Claim | StorageClass | VolumeAttributesClass"
+        " | Reason | Age | VolumeMode:wide",
         volume_row,
     ),
     "/persistentvolumeclaims": kind(
@@ -135,5 +130,4 @@ KINDS = {
         driver_row,
     ),
     "storage.k8s.io/csinodes": kind("Name:name | Drivers:integer | Age", node_row),
-    "storage.k8s.io/csistoragecapacities": kind("Name:name | StorageClassName | Capacity", capacity_row),
 }
