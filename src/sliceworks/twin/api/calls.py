@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import BadRequest
-from sliceworks.schemas.field_errors import FieldError, invalid, not_supported, refusal
+from sliceworks.schemas.field_errors import FieldError, forbidden, not_supported, refusal
+from sliceworks.schemas.manager_names import manager_errors, manager_name
 
 if TYPE_CHECKING:
     from sliceworks.kube.transport import Request
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.auth.identity import User
 
 _FALSE = {"0", "f", "F", "FALSE", "false", "False", ""}
-_LONGEST_MANAGER = 128
 
 
 @dataclass(slots=True)
@@ -33,6 +33,8 @@ class Call:
     form: Form
     warnings: list[str] = field(default_factory=list)
     admission: Admission | None = None
+    forget_owners: bool = False
+    """Whether the object came with an empty list of owners, which asks to start that list anew."""
 
     @property
     def namespace(self) -> str:
@@ -71,10 +73,7 @@ class Call:
     @property
     def manager(self) -> str:
         """Who will own what this call changes: the fieldManager option, or the client's own name."""
-        given = self.param("fieldManager")
-        if given:
-            return given
-        return self.request.headers.get("user-agent", "").split("/", 1)[0][:_LONGEST_MANAGER] or "unknown"
+        return manager_name(self.param("fieldManager"), self.request.headers.get("user-agent", ""))
 
 
 def check_write_options(call: Call, kind: str, *, force_allowed: bool = True) -> None:
@@ -86,13 +85,8 @@ def check_write_options(call: Call, kind: str, *, force_allowed: bool = True) ->
     validation = call.param("fieldValidation")
     if validation not in {"", "Ignore", "Strict", "Warn"}:
         errors.append(not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
-    manager = call.param("fieldManager")
-    if len(manager) > _LONGEST_MANAGER:
-        errors.append(FieldError("FieldValueTooLong", "fieldManager", None, f"may not be more than {_LONGEST_MANAGER} bytes"))
-    if not manager.isprintable():
-        at, odd = next((at, char) for at, char in enumerate(manager) if not char.isprintable())
-        errors.append(invalid("fieldManager", manager, f"invalid character U+{ord(odd):04X} (at position {at})"))
+    errors += manager_errors(call.param("fieldManager"))
     if not force_allowed and call.params.get("force"):
-        errors.append(FieldError("FieldValueForbidden", "force", None, "may not be specified for non-apply patch"))
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
     if errors:
         raise refusal("meta.k8s.io", kind, "", errors)

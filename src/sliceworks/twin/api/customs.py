@@ -51,14 +51,16 @@ class Customs:
         conditions = {item["type"]: item["status"] for item in (obj.get("status") or {}).get("conditions") or ()}
         accepted = conditions.get("Established") == "True"
         if accepted and (old is None or _differs(old, obj) or not self._served(obj)):
-            self._serve(obj)
+            self._serve(obj, change.revision)
 
     def _served(self, definition: Obj) -> bool:
         spec = definition["spec"]
         return self._core.registry.get(spec["group"], spec["names"]["plural"]) is not None
 
-    def _serve(self, definition: Obj) -> None:
+    def _serve(self, definition: Obj, revision: int) -> None:
         resource = self.resource(definition)
+        for version in resource.versions.values():
+            version.since = revision
         self._core.registry.add(resource)
         # What is watched may be shown differently now: clients start again and see it.
         self._core.store.close_watches(resource.key)
@@ -89,7 +91,7 @@ class Customs:
             versions={item["name"]: self._version(definition, item) for item in spec["versions"] if item.get("served")},
             storage_version=storage["name"],
             storage_hash=_storage_hash(spec["group"], storage["name"], accepted["kind"]),
-            strategy=Strategy(generation=True, has_status=has_status, fields=selectable),
+            strategy=Strategy(generation=True, unconditional_update=False, has_status=has_status, fields=selectable),
             short_names=tuple(accepted.get("shortNames") or ()),
             categories=tuple(accepted.get("categories") or ()),
             custom=True,

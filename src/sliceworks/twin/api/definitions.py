@@ -90,16 +90,15 @@ class DefinitionController:
         others = [r for r in self._core.registry if r.group == spec["group"] and r.plural != names["plural"]]
         taken = {name for r in others for name in (r.plural, r.singular, *r.short_names)}
         kinds = {kind for r in others for kind in (r.kind, r.list_kind)}
-        for reason, value, pool in (
+        claims = (
             ("PluralConflict", names["plural"], taken),
             ("SingularConflict", names.get("singular"), taken),
             ("ShortNamesConflict", next((n for n in names.get("shortNames") or () if n in taken), None), taken),
             ("KindConflict", names["kind"], kinds),
             ("ListKindConflict", names.get("listKind"), kinds),
-        ):
-            if value and value in pool:
-                return reason, f'"{value}" is already in use'
-        return None
+        )
+        found = [(reason, f'"{value}" is already in use') for reason, value, pool in claims if value and value in pool]
+        return found[-1] if found else None
 
     def _terminate(self, definition: Obj) -> None:
         spec = definition["spec"]

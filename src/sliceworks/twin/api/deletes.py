@@ -143,7 +143,7 @@ class Deleter:
 
     def remove(self, call: Call, current: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
         """Delete one object; returns its last or present state, and whether it is gone."""
-        obj = objects.served(call.resource, call.version, current.data)
+        obj = objects.served(call.resource, call.version, current)
         metadata = obj["metadata"]
         self._check_preconditions(call, metadata, options)
         self._core.admit(call, "DELETE", {}, obj)

@@ -41,6 +41,10 @@ _NAMES: dict[str, Callable[[str], list[str]]] = {
     "rbac.authorization.k8s.io/clusterroles": names.path_segment_errors,
     "rbac.authorization.k8s.io/clusterrolebindings": names.path_segment_errors,
 }
+_STATUS_RESETS: dict[str, dict[str, Any]] = {
+    "apps/deployments": {"f:spec": {}, "f:metadata": {"f:labels": {}}},
+    "/pods": {"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}},
+}
 _EVENT_FIELDS = (
     "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
     "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "type",
@@ -76,9 +80,12 @@ def strategy(key: str, *, has_status: bool) -> Strategy:
 
     prepare = preparations.CREATE.get(key)
     update = preparations.UPDATE.get(key)
+    complete = preparations.COMPLETE.get(key)
     extra: dict[str, Any] = {}
     if prepare:
         extra["prepare_create"] = prepare
+    if complete:
+        extra["complete"] = complete
     if update:
         extra["prepare_update"] = update
     return Strategy(
@@ -86,7 +93,7 @@ def strategy(key: str, *, has_status: bool) -> Strategy:
         generation=key in _GENERATION,
         has_status=has_status,
         status_on_create=key == "/nodes",
-        status_keeps_labels=key == "apps/deployments",
+        status_resets=_STATUS_RESETS.get(key, {"f:spec": {}}),
         create_on_update=key in _CREATE_ON_UPDATE,
         unconditional_update=key not in _NEEDS_VERSION,
         returns_deleted=key in _RETURNS_DELETED,

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base.errors import BadRequest
-from sliceworks.schemas import builtins, structural
+from sliceworks.schemas import builtins, managed, structural
 from sliceworks.schemas.field_errors import FieldError, refusal
 from sliceworks.twin.api import conversions, media
 
 if TYPE_CHECKING:
     from sliceworks.twin.api.calls import Call
     from sliceworks.twin.api.resources import Resource, Version
+    from sliceworks.twin.store.entries import Entry
 
 Obj = dict[str, Any]
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -58,6 +59,7 @@ def decode(call: Call, obj: Obj, twice: list[str]) -> Obj:
 def decode_only(call: Call, obj: Obj, twice: list[str]) -> Obj:
     """Read an object by its schema and leave its defaults out."""
     check_kind(call, obj)
+    call.forget_owners = managed.wants_reset(obj)
     schema = call.version.schema()
     unknown: list[str] = []
     try:
@@ -69,13 +71,14 @@ def decode_only(call: Call, obj: Obj, twice: list[str]) -> Obj:
     except structural.TypeMismatch as error:
         kind = call.resource.kind
         raise BadRequest(f'{kind} in version "{call.version.name}" cannot be handled as a {kind}: {error}') from error
-    _report(call, [f'unknown field "{path}"' for path in unknown] + twice)
+    report(call, [f'unknown field "{path}"' for path in unknown] + twice)
     return ordered(obj)
 
 
 def completed(call: Call, obj: Obj) -> Obj:
     """Fill defaults."""
     structural.set_defaults(call.version.schema(), obj)
+    call.resource.strategy.complete(obj)
     return obj
 
 
@@ -89,7 +92,8 @@ def _decode_metadata(obj: Obj, unknown: list[str]) -> None:
     unknown.extend(f"metadata.{path}" for path in found)
 
 
-def _report(call: Call, problems: list[str]) -> None:
+def report(call: Call, problems: list[str]) -> None:
+    """Refuse, warn of, or pass over fields that should not be there, as the call asks."""
     if not problems:
         return
     validation = call.param("fieldValidation") or "Warn"
@@ -119,10 +123,16 @@ def stored(resource: Resource, version: Version, obj: Obj) -> Obj:
     return conversions.to_storage(resource, obj) if needs_conversion(resource, version) else obj
 
 
-def served(resource: Resource, version: Version, data: bytes) -> Obj:
-    """A stored object in the version that a client asked for."""
-    obj: Obj = orjson.loads(data)
-    return conversions.from_storage(resource, obj, version.name) if needs_conversion(resource, version) else obj
+def served(resource: Resource, version: Version, entry: Entry) -> Obj:
+    """A stored object in the version that a client asked for, with the defaults that its schema has now."""
+    obj: Obj = orjson.loads(entry.data)
+    if needs_conversion(resource, version):
+        obj = conversions.from_storage(resource, obj, version.name)
+    if entry.revision < version.since:
+        schema = version.schema()
+        structural.prune(schema, obj, [])
+        structural.set_defaults(schema, obj)
+    return obj
 
 
 def needs_conversion(resource: Resource, version: Version) -> bool:

@@ -9,8 +9,8 @@ import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, UnsupportedMediaType
-from sliceworks.schemas import managed, patches
-from sliceworks.schemas.field_errors import invalid, refusal, required
+from sliceworks.schemas import applied, managed, patches
+from sliceworks.schemas.field_errors import refusal, required
 from sliceworks.schemas.strategic import strategic_merge
 from sliceworks.twin.api import media, objects
 
@@ -65,6 +65,7 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
         return _apply(call, patch, old)
     assert old is not None
     if patch.type == _JSON_PATCH:
+        objects.report(call, patches.unknown_fields(patch.body))
         new = patches.json_patch(old, patch.body)
     elif patch.type == _MERGE:
         new = patches.merge_patch(old, patch.body)
@@ -75,41 +76,40 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
     if not isinstance(new.get("metadata"), dict):
         new["metadata"] = {}
     try:
-        return objects.decode(call, new, patch.twice)
+        # A patched object shares parts with the old one, and decoding changes what it reads.
+        return objects.decode(call, fresh(new), patch.twice)
     except BadRequest as error:
-        shown = goish(patch.body) if patch.type == _STRATEGIC else orjson.dumps(new).decode()
+        shown = applied.shown(patch.body) if patch.type == _STRATEGIC else orjson.dumps(new).decode()
         why = error.message.partition(f"cannot be handled as a {call.resource.kind}: ")[2] or error.message
-        raise refusal("", "", "", [invalid("patch", shown, why)]) from error
-
-
-def goish(value: Any) -> str:
-    """A value as Go prints it, which is how a refusal shows a strategic patch."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{goish(item)}" for key, item in sorted(value.items())) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(goish(item) for item in value) + "]"
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "<nil>"}[value]
-    return str(value)
+        raise patches.unreadable(shown, why) from error
 
 
 def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:
-    applied = patch.body
-    if not isinstance(applied, dict):
+    body = patch.body
+    if not isinstance(body, dict):
         raise BadRequest("error decoding YAML: the patch is no object")
-    applied.setdefault("metadata", {})
-    _check_applied(call, applied)
-    objects.check_kind(call, applied)
+    body.setdefault("metadata", {})
+    _check_applied(call, body)
+    objects.check_kind(call, body)
     strategy = call.resource.strategy
     reset: Obj = {"f:status": {}} if strategy.has_status and not call.target.subresource else {}
     if call.target.subresource == "status":
-        reset = {"f:spec": {}}
+        reset = dict(strategy.status_resets)
     merged = managed.apply(
-        old, applied, call.version.schema(), manager=call.param("fieldManager"), force=call.flag("force"),
+        old, body, call.version.schema(), kind=call.resource.kind, manager=call.param("fieldManager"), force=call.flag("force"),
         subresource=call.target.subresource, api_version=call.api_version, now=clock.timestamp(), reset_fields=reset,
     )  # fmt: skip
     merged["metadata"].setdefault("name", call.name)
-    return objects.decode(call, merged, patch.twice)
+    return objects.decode(call, fresh(merged), patch.twice)
+
+
+def fresh(obj: Obj) -> Obj:
+    """A copy that shares nothing."""
+    try:
+        copied: Obj = orjson.loads(orjson.dumps(obj))
+    except (orjson.JSONEncodeError, orjson.JSONDecodeError) as error:
+        raise BadRequest(f"the patched object cannot be written: {error}") from error
+    return copied
 
 
 def _check_applied(call: Call, applied: Obj) -> None:

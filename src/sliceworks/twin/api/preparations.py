@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,14 @@ SERVICE_NETWORK = IPv4Network("10.96.0.0/16")
 _NODE_PORTS = range(30_000, 32_768)
 
 
-def _namespace(obj: Obj, cluster: ClusterView) -> None:
+def _name_label(obj: Obj) -> None:
     name = obj["metadata"].get("name")
     if name:
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+
+def _namespace(obj: Obj, cluster: ClusterView) -> None:
+    _name_label(obj)
     finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
     if "kubernetes" not in finalizers:
         finalizers.append("kubernetes")
@@ -32,7 +37,6 @@ def _namespace(obj: Obj, cluster: ClusterView) -> None:
 
 def _keep_namespace(new: Obj, old: Obj, cluster: ClusterView) -> None:
     new["spec"] = old.get("spec", {})
-    new["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", new["metadata"]["name"])
 
 
 def _pod(obj: Obj, cluster: ClusterView) -> None:
@@ -171,7 +175,7 @@ def _job(obj: Obj, cluster: ClusterView) -> None:
             "batch.kubernetes.io/job-name": name,
         }
     )
-    if own and set(own.items()) <= set(labels.items()):
+    if not own or set(own.items()) <= set(labels.items()):
         # A Job without labels of its own has those of its template, the generated ones too.
         obj["metadata"]["labels"] = dict(labels)
     selector = spec.setdefault("selector", {})
@@ -179,6 +183,10 @@ def _job(obj: Obj, cluster: ClusterView) -> None:
 
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def _template_generation(obj: Obj) -> None:
+    obj["metadata"].setdefault("annotations", {}).setdefault(_TEMPLATE_GENERATION, "0")
 
 
 def _daemon_set(obj: Obj, cluster: ClusterView) -> None:
@@ -205,26 +213,24 @@ def _volume(obj: Obj, cluster: ClusterView) -> None:
     obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": clock.timestamp()}
 
 
-def _secret(obj: Obj, cluster: ClusterView) -> None:
+def _secret(obj: Obj) -> None:
     """Secrets take text in `stringData`, and give it back encoded."""
     text = obj.pop("stringData", None)
     if text:
-        import base64
-
         data = obj.setdefault("data", {})
         for key, value in text.items():
             data[key] = base64.b64encode(value.encode()).decode()
 
 
-def _changed_secret(new: Obj, old: Obj, cluster: ClusterView) -> None:
-    _secret(new, cluster)
-
-
+COMPLETE: dict[str, Callable[[Obj], None]] = {
+    "/namespaces": _name_label,
+    "/secrets": _secret,
+    "apps/daemonsets": _template_generation,
+}
 CREATE: dict[str, Callable[[Obj, ClusterView], None]] = {
     "/namespaces": _namespace,
     "/pods": _pod,
     "/services": _service,
-    "/secrets": _secret,
     "batch/jobs": _job,
     "/persistentvolumeclaims": _status({"phase": "Pending"}),
     "/persistentvolumes": _volume,
@@ -244,7 +250,6 @@ CREATE: dict[str, Callable[[Obj, ClusterView], None]] = {
 UPDATE: dict[str, Callable[[Obj, Obj, ClusterView], None]] = {
     "/namespaces": _keep_namespace,
     "/services": _change_service,
-    "/secrets": _changed_secret,
     "apps/daemonsets": _change_daemon_set,
     "apiextensions.k8s.io/customresourcedefinitions": lambda new, old, cluster: crds.note_storage_version(new),
 }

@@ -198,13 +198,13 @@ def _field_test(call: Call, fields: selectors.FieldSelector) -> Callable[[Entry]
 def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> bytes:
     """The list document, its items joined from stored bytes where they can be."""
     if view.table:
-        items = [objects.served(call.resource, call.version, entry.data) for entry in entries]
+        items = [objects.served(call.resource, call.version, entry) for entry in entries]
         extra = {key: value for key, value in metadata.items() if key != "resourceVersion"}
         return orjson.dumps(view.as_table(items, metadata["resourceVersion"], **extra))
     kind, version = call.resource.list_kind, call.api_version
     if view.partial:
         kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-        parts = [orjson.dumps(partial(objects.served(call.resource, call.version, entry.data))) for entry in entries]
+        parts = [orjson.dumps(partial(objects.served(call.resource, call.version, entry))) for entry in entries]
     else:
         parts = [view.item_bytes(entry) for entry in entries]
     head = orjson.dumps({"kind": kind, "apiVersion": version, "metadata": metadata})

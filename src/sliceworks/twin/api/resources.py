@@ -33,6 +33,8 @@ class Version:
     verbs: tuple[str, ...] = ()
     deprecation: str = ""
     printer_columns: list[dict[str, Any]] | None = None
+    since: int = 0
+    """Objects written before this revision were written under another schema."""
     scale_paths: tuple[str, str, str] | None = None
     """Where a custom resource keeps its replicas, its current replicas and its selector."""
 

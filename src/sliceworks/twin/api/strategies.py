@@ -24,6 +24,10 @@ class ClusterView(Protocol):
     def list(self, resource: str, namespace: str | None = None) -> Iterable[Obj]: ...
 
 
+def _nothing_to_add(obj: Obj) -> None:
+    return None
+
+
 def _nothing(obj: Obj, cluster: ClusterView) -> None:
     return None
 
@@ -42,9 +46,8 @@ class Strategy:
     """Whether `status` belongs to the status subresource alone."""
     status_on_create: bool = False
     """Whether a new object may bring its status along all the same."""
-    status_keeps: tuple[str, ...] = ("spec",)
-    """What an update through the status subresource leaves as it was."""
-    status_keeps_labels: bool = False
+    status_resets: Mapping[str, Any] = field(default_factory=lambda: {"f:spec": {}})
+    """The fields that an update through the status subresource leaves as they were, whoever sends them."""
     create_on_update: bool = False
     unconditional_update: bool = True
     returns_deleted: bool = False
@@ -52,6 +55,8 @@ class Strategy:
     """Whether deletion waits for the object's own grace period."""
     orphans_by_default: bool = False
     fields: Mapping[str, Callable[[Obj], str]] = field(default_factory=dict)
+    complete: Callable[[Obj], None] = _nothing_to_add
+    """Adds what counts as written by the client: a part of the object's defaults."""
     prepare_create: Callable[[Obj, ClusterView], None] = _nothing
     prepare_update: Callable[[Obj, Obj, ClusterView], None] = _nothing_changed
 

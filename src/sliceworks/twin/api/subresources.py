@@ -100,7 +100,7 @@ class Subresources:
 
     async def _scale(self, call: Call) -> Response:
         entry = self._object(call)
-        obj = objects.served(call.resource, call.version, entry.data)
+        obj = objects.served(call.resource, call.version, entry)
         paths = scale_paths(call)
         if call.target.verb == "get":
             await self._core.store.settled()
@@ -122,7 +122,7 @@ class Subresources:
         _put(obj, paths[0], replicas)
         written = self._core.writer.replace(_as_main(call), obj, entry)
         await self._core.store.settled()
-        shown = objects.served(call.resource, call.version, written.data)
+        shown = objects.served(call.resource, call.version, written)
         return media.json_response(200, orjson.dumps(_scale_of(call, shown, paths)), call.form, call.warnings)
 
     def _wanted_scale(self, call: Call, obj: Obj, paths: tuple[str, str, str]) -> Obj:
@@ -152,7 +152,7 @@ class Subresources:
         if not node:
             raise refusal("", "Binding", call.name, [required("target.name")])
         entry = self._object(call)
-        pod = objects.served(call.resource, call.version, entry.data)
+        pod = objects.served(call.resource, call.version, entry)
         if pod["metadata"].get("deletionTimestamp"):
             raise _not_bound(call, f"pod {call.name} is being deleted, cannot be assigned to a host")
         if pod["spec"].get("nodeName"):
@@ -173,7 +173,7 @@ class Subresources:
         eviction = read_kind(call, "io.k8s.api.policy.v1.Eviction", "Eviction")
         options = options_from(eviction.get("deleteOptions") or {})
         entry = self._object(call)
-        pod = objects.served(call.resource, call.version, entry.data)
+        pod = objects.served(call.resource, call.version, entry)
         if not _unprotected(pod):
             self._spend_budget(call, pod)
         self._core.deleter.remove(_deleting(call), entry, options)
@@ -216,7 +216,7 @@ class Subresources:
 
     async def _log(self, call: Call) -> Response:
         entry = self._object(call)
-        pod = objects.served(call.resource, call.version, entry.data)
+        pod = objects.served(call.resource, call.version, entry)
         container = _container(call, pod)
         if not pod["spec"].get("nodeName"):
             return Response(204, _TEXT)

@@ -40,7 +40,7 @@ class View:
 
     def object_bytes(self, entry: Entry) -> bytes:
         """One object in its own right, as GET and watch events show it."""
-        if self.plain:
+        if self.plain and entry.revision >= self._call.version.since:
             return entry.data
         return orjson.dumps(self.shown(entry))
 
@@ -54,7 +54,7 @@ class View:
 
     def shown(self, entry: Entry) -> Obj:
         """The object as this call wants it."""
-        obj = objects.served(self._call.resource, self._call.version, entry.data)
+        obj = objects.served(self._call.resource, self._call.version, entry)
         if self.table:
             return self.as_table([obj], obj["metadata"].get("resourceVersion", ""))
         return partial(obj) if self.partial else obj

@@ -95,7 +95,7 @@ class Writer:
             obj = apply_patch(call, patch, None)
             entry, status = self.insert(call, obj, applied=True), 201
         else:
-            old = objects.served(call.resource, call.version, current.data)
+            old = objects.served(call.resource, call.version, current)
             obj = apply_patch(call, patch, old)
             self._check_patched(call, obj, current, old)
             entry, status = self.replace(call, obj, current, applied=patch.apply), 200
@@ -167,7 +167,7 @@ class Writer:
         """Write down who owns what, as it came: what the server itself fills in later belongs to nobody."""
         managed.update(
             old, obj, call.version.schema(), manager=call.manager, subresource=subresource, api_version=call.api_version,
-            now=clock.timestamp(), reset_fields=self._reset_fields(call),
+            now=clock.timestamp(), reset_fields=self._reset_fields(call), reset_owners=call.forget_owners,
         )  # fmt: skip
 
     def _name(self, call: Call, metadata: Obj) -> None:
@@ -195,7 +195,7 @@ class Writer:
     ) -> Entry:
         """Put a new state in the place of the current one. `keep` narrows what the change may touch."""
         resource, strategy = call.resource, call.resource.strategy
-        old = objects.served(resource, call.version, current.data)
+        old = objects.served(resource, call.version, current)
         self._check_version(call, obj, old)
         subresource = call.target.subresource
         if not applied:
@@ -255,10 +255,8 @@ class Writer:
             obj[field] = old[field]
         for field in [key for key in obj if key not in old and key != "status"]:
             del obj[field]
-        if call.resource.strategy.status_keeps_labels:
-            _copy(old["metadata"], obj["metadata"], "labels")
-        if call.resource.key == "/pods":
-            _copy(old["metadata"], obj["metadata"], "ownerReferences")
+        for field in call.resource.strategy.status_resets.get("f:metadata", ()):
+            _copy(old["metadata"], obj["metadata"], field.removeprefix("f:"))
 
     def _raise_generation(self, call: Call, obj: Obj, old: Obj) -> None:
         strategy = call.resource.strategy
@@ -302,7 +300,7 @@ class Writer:
         if not call.resource.strategy.has_status:
             return {}
         if call.target.subresource == "status":
-            return {"f:spec": {}} if not call.resource.custom else {"f:spec": {}, "f:metadata": {}}
+            return dict(call.resource.strategy.status_resets)
         return {"f:status": {}}
 
     def _finished(self, call: Call, obj: Obj) -> bool:
