@@ -83,9 +83,9 @@ class TwinCluster:
         self.folder, self._port = folder, free_port()
         self._options = ("--memory",) if memory else ()
         self.url = f"https://127.0.0.1:{self._port}"
-        self.process = Process("twin", self._command(), folder / "twin.log", env={**os.environ, "HOME": str(folder)})
+        self.process = Process("twin", self._command(), folder / "twin.log", env={**os.environ, "SLICEWORKS_HOME": str(folder)})
         self.process.wait_until(lambda: answers(self.url, "/readyz"))
-        self.kubeconfig = next(folder.rglob("kubeconfig*"))
+        self.kubeconfig = folder / "twins" / "contract" / "kubeconfig"
         self.authority, self.token = _credentials(self.kubeconfig)
         self.api = Api(self.url, self.authority, self.token)
 
@@ -129,7 +129,7 @@ def answers(url: str, path: str) -> bool:
 
 def twin_exists() -> bool:
     """Whether there is a twin to run."""
-    return importlib.util.find_spec("sliceworks.twin.main") is not None
+    return importlib.util.find_spec("sliceworks.cli.main") is not None
 
 
 def real_wanted() -> bool:

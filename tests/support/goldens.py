@@ -41,7 +41,7 @@ def normalised(value: Any, words: dict[str, str]) -> Any:
         return {
             normalised(key, words): "RV" if key == "resourceVersion" else normalised(item, words) for key, item in value.items()
         }
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [normalised(item, words) for item in value]
     if not isinstance(value, str):
         return value

@@ -66,6 +66,12 @@ class Answer:
         return [(cause.get("reason", ""), cause.get("field", ""), cause.get("message", "")) for cause in causes]
 
     @property
+    def refusal(self) -> dict[str, Any]:
+        """A Status without what has no fixed order: causes are sorted, and of a message about several only the start is kept."""
+        message = self.message if len(self.causes) < 2 else self.message.split("[")[0]
+        return {"code": self.status, "reason": self.reason, "message": message, "causes": sorted(self.causes)}
+
+    @property
     def version(self) -> str:
         """The resourceVersion of the object or list."""
         return str(self.json["metadata"]["resourceVersion"])

@@ -1,0 +1,118 @@
+"""Namespaces: what they hold back, how they go, and what may be written into one that is going."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.custom import define, simple
+from tests.support.objects import config_map, pod
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.support.http import Api
+
+
+def test_new_namespace(api: Api, ns: str) -> None:
+    live = api.get(f"/api/v1/namespaces/{ns}").ok(200).json
+    assert live["metadata"]["labels"] == {"kubernetes.io/metadata.name": ns}
+    assert live["spec"] == {"finalizers": ["kubernetes"]}
+    assert live["status"] == {"phase": "Active"}
+
+
+def test_name_label_cannot_be_taken_away(api: Api, ns: str) -> None:
+    live = api.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"labels": {"kubernetes.io/metadata.name": None}}}).ok(200).json
+    assert live["metadata"]["labels"] == {"kubernetes.io/metadata.name": ns}
+
+
+def test_service_account_and_root_certificate_appear(api: Api, unique_name: str) -> None:
+    path = f"/api/v1/namespaces/{unique_name}"
+    api.post("/api/v1/namespaces", {"metadata": {"name": unique_name}}).ok(201)
+    eventually(lambda: api.get(f"{path}/serviceaccounts/default").status == 200, what="default service account")
+    root = eventually(lambda: api.get(f"{path}/configmaps/kube-root-ca.crt").ok(200).json, what="root certificate")
+    assert root["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE-----")
+    api.delete(f"{path}/serviceaccounts/default").ok(200)
+    eventually(lambda: api.get(f"{path}/serviceaccounts/default").status == 200, what="it comes back")
+
+
+def test_deletion_takes_everything(api: Api, ns: str, core: str) -> None:
+    custom = define(api, simple())
+    api.post(custom.at(ns), custom.object()).ok(201)
+    api.post(f"{core}/pods", pod()).ok(201)
+    api.post(f"{core}/configmaps", config_map()).ok(201)
+    live = api.delete(f"/api/v1/namespaces/{ns}").ok(200).json
+    assert live["status"]["phase"] == "Terminating"
+    assert live["metadata"]["deletionTimestamp"]
+    eventually(lambda: api.get(f"/api/v1/namespaces/{ns}").status == 404, 60, "the namespace is gone")
+    assert api.get(f"{core}/pods").names == []
+    assert api.get(custom.at(ns)).names == []
+
+
+def test_deletion_waits_for_finalizers(api: Api, ns: str, core: str) -> None:
+    api.post(f"{core}/configmaps", config_map(finalizers=["example.com/hold"])).ok(201)
+    api.delete(f"/api/v1/namespaces/{ns}").ok(200)
+
+    def conditions() -> dict[str, tuple[str, str, str]]:
+        found = api.get(f"/api/v1/namespaces/{ns}").ok(200).json["status"].get("conditions", [])
+        return {c["type"]: (c["status"], c["reason"], c["message"]) for c in found}
+
+    eventually(lambda: conditions().get("NamespaceFinalizersRemaining", ("",))[0] == "True", what="conditions")
+    seen = conditions()
+    assert seen["NamespaceDeletionDiscoveryFailure"] == ("False", "ResourcesDiscovered", "All resources successfully discovered")
+    assert seen["NamespaceDeletionGroupVersionParsingFailure"] == (
+        "False",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    )
+    assert seen["NamespaceContentRemaining"] == (
+        "True",
+        "SomeResourcesRemain",
+        "Some resources are remaining: configmaps. has 1 resource instances",
+    )
+    assert seen["NamespaceFinalizersRemaining"] == (
+        "True",
+        "SomeFinalizersRemain",
+        "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
+    )
+    api.patch(f"{core}/configmaps/c", {"metadata": {"finalizers": None}}).ok(200)
+    eventually(lambda: api.get(f"/api/v1/namespaces/{ns}").status == 404, 60, "the namespace is gone")
+
+
+def test_nothing_new_in_a_namespace_that_is_going(api: Api, ns: str, core: str) -> None:
+    api.post(f"{core}/configmaps", config_map(finalizers=["example.com/hold"])).ok(201)
+    api.delete(f"/api/v1/namespaces/{ns}").ok(200)
+    answer = api.post(f"{core}/configmaps", config_map("late")).refused(403, "Forbidden")
+    assert (
+        answer.message
+        == f'configmaps "late" is forbidden: unable to create new content in namespace {ns} because it is being terminated'
+    )
+    assert answer.causes == [("NamespaceTerminating", "metadata.namespace", f"namespace {ns} is being terminated")]
+    api.patch(f"{core}/configmaps/c", {"data": {"a": "2"}}).ok(200)
+    api.patch(f"{core}/configmaps/c", {"metadata": {"finalizers": None}}).ok(200)
+
+
+def test_absent_namespace(api: Api) -> None:
+    path = "/api/v1/namespaces/nowhere/configmaps"
+    api.post(path, config_map()).refused(404, "NotFound", 'namespaces "nowhere" not found')
+    assert api.get(path).ok(200).names == []
+    api.get(f"{path}/c").refused(404, "NotFound", 'configmaps "c" not found')
+
+
+def test_default_namespaces_stay(api: Api) -> None:
+    assert {"default", "kube-system", "kube-public", "kube-node-lease"} <= set(api.get("/api/v1/namespaces").names)
+    answer = api.delete("/api/v1/namespaces/default").refused(403, "Forbidden")
+    assert answer.message == 'namespaces "default" is forbidden: this namespace may not be deleted'
+
+
+def test_namespaces_take_no_collection_delete(api: Api) -> None:
+    api.delete("/api/v1/namespaces").refused(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+    )
+
+
+def test_system_objects(api: Api) -> None:
+    service = api.get("/api/v1/namespaces/default/services/kubernetes").ok(200).json
+    assert service["spec"]["ports"][0]["port"] == 443
+    classes = set(api.get("/apis/scheduling.k8s.io/v1/priorityclasses").names)
+    assert {"system-cluster-critical", "system-node-critical"} <= classes
+    roles = set(api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles").names)
+    assert {"admin", "cluster-admin", "edit", "view"} <= roles

@@ -1,0 +1,206 @@
+"""Subresources: status, scale, binding, eviction, log, token, finalize."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from tests.support.http import JSON_PATCH, STRATEGIC_PATCH, TABLE
+from tests.support.objects import deployment, kind, pod
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.support.http import Api
+
+
+def deploy(api: Api, ns: str, replicas: int = 1) -> str:
+    """Create a deployment; its path."""
+    path = f"/apis/apps/v1/namespaces/{ns}/deployments"
+    api.post(path, deployment(replicas=replicas)).ok(201)
+    return f"{path}/d"
+
+
+def test_status_is_written_alone(api: Api, core: str) -> None:
+    created = api.post(f"{core}/pods", pod()).ok(201).json
+    created["status"] = {"phase": "Running", "podIP": "10.1.1.1", "podIPs": [{"ip": "10.1.1.1"}]}
+    created["spec"]["terminationGracePeriodSeconds"] = 99
+    live = api.put(f"{core}/pods/p/status", created).ok(200).json
+    assert live["status"]["phase"] == "Running"
+    assert live["status"]["podIP"] == "10.1.1.1"
+    assert live["spec"]["terminationGracePeriodSeconds"] == 30
+    assert api.get(f"{core}/pods/p/status").ok(200).json == live
+    live["status"] = {"phase": "Failed"}
+    assert api.put(f"{core}/pods/p", live).ok(200).json["status"]["phase"] == "Running"
+
+
+def test_status_of_a_deployment_takes_no_labels(api: Api, ns: str) -> None:
+    path = deploy(api, ns)
+    live = api.patch(f"{path}/status", {"metadata": {"labels": {"x": "y"}}, "status": {"replicas": 1}}).ok(200).json
+    assert "labels" not in live["metadata"]
+    assert live["status"]["replicas"] == 1
+
+
+def test_status_is_dropped_on_create(api: Api, ns: str) -> None:
+    body = {**deployment(), "status": {"replicas": 5}}
+    assert api.post(f"/apis/apps/v1/namespaces/{ns}/deployments", body).ok(201).json["status"] == {}
+
+
+def test_status_conditions_merge_by_type(api: Api, core: str) -> None:
+    api.post(f"{core}/pods", pod()).ok(201)
+    for condition in ("Ready", "Initialized"):
+        patch = {"status": {"conditions": [{"type": condition, "status": "True"}]}}
+        live = api.patch(f"{core}/pods/p/status", patch, STRATEGIC_PATCH).ok(200).json
+    assert {c["type"] for c in live["status"]["conditions"]} == {"Ready", "Initialized"}
+
+
+def test_kind_without_status(api: Api, core: str) -> None:
+    api.post(f"{core}/secrets", {"metadata": {"name": "s"}}).ok(201)
+    api.get(f"{core}/secrets/s/status").refused(404, "NotFound", "the server could not find the requested resource")
+
+
+def test_scale_reads(api: Api, ns: str) -> None:
+    path = deploy(api, ns, 3)
+    scale = api.get(f"{path}/scale").ok(200).json
+    assert (scale["kind"], scale["apiVersion"]) == ("Scale", "autoscaling/v1")
+    assert scale["metadata"]["name"] == "d"
+    assert scale["metadata"]["resourceVersion"] == api.get(path).version
+    assert scale["spec"] == {"replicas": 3}
+    assert scale["status"] == {"replicas": 0, "selector": "app=a"}
+
+
+def test_scale_writes(api: Api, ns: str) -> None:
+    path = deploy(api, ns)
+    scale = api.get(f"{path}/scale").json
+    scale["spec"]["replicas"] = 5
+    assert api.put(f"{path}/scale", scale).ok(200).json["spec"]["replicas"] == 5
+    live = api.get(path).json
+    assert (live["spec"]["replicas"], live["metadata"]["generation"]) == (5, 2)
+    assert "scale" in [entry.get("subresource") for entry in live["metadata"]["managedFields"]]
+    api.put(f"{path}/scale", scale).refused(409, "Conflict")
+    assert api.patch(f"{path}/scale", {"spec": {"replicas": 0}}).ok(200).json["spec"] == {}
+    assert api.get(path).json["spec"]["replicas"] == 0
+
+
+@pytest.mark.parametrize("plural", ["replicasets", "statefulsets", "replicationcontrollers"])
+def test_scale_of_other_kinds(api: Api, ns: str, plural: str) -> None:
+    scalable = kind(plural)
+    path = f"{scalable.collection(ns)}/x"
+    api.post(scalable.collection(ns), scalable.object("x")).ok(201)
+    assert api.patch(f"{path}/scale", {"spec": {"replicas": 4}}).ok(200).json["spec"] == {"replicas": 4}
+    assert api.get(path).json["spec"]["replicas"] == 4
+
+
+def test_scale_refuses_negative_replicas(api: Api, ns: str) -> None:
+    path = deploy(api, ns)
+    answer = api.patch(f"{path}/scale", {"spec": {"replicas": -1}}).refused(422, "Invalid")
+    assert answer.causes == [("FieldValueInvalid", "spec.replicas", "Invalid value: -1: must be greater than or equal to 0")]
+    assert answer.message.startswith('Scale.autoscaling "d" is invalid: spec.replicas')
+
+
+def test_scale_of_a_kind_without(api: Api, ns: str) -> None:
+    api.get(f"/apis/apps/v1/namespaces/{ns}/daemonsets/x/scale").refused(404, "NotFound")
+
+
+def test_binding(api: Api, core: str, ns: str) -> None:
+    api.post(f"{core}/pods", pod()).ok(201)
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "annotations": {"x": "y"}},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    assert api.post(f"{core}/pods/p/binding", binding).ok(201).json["status"] == "Success"
+    live = api.get(f"{core}/pods/p").json
+    assert live["spec"]["nodeName"] == "n1"
+    assert live["metadata"]["annotations"] == {"x": "y"}
+    [condition] = live["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
+    answer = api.post(f"{core}/pods/p/binding", binding).refused(409, "Conflict")
+    assert answer.message == 'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n1"'
+    api.post(f"{core}/bindings", {**binding, "metadata": {"name": "absent"}}).refused(404, "NotFound", 'pods "absent" not found')
+
+
+def eviction(name: str = "p", **options: Any) -> dict[str, Any]:
+    """A request to evict a pod."""
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, **options}
+
+
+def test_eviction_without_a_budget(api: Api, core: str) -> None:
+    api.post(f"{core}/pods", pod()).ok(201)
+    assert api.post(f"{core}/pods/p/eviction", eviction(), query={"dryRun": "All"}).ok(201).json["status"] == "Success"
+    api.get(f"{core}/pods/p").ok(200)
+    api.post(f"{core}/pods/p/eviction", eviction()).ok(201)
+    api.get(f"{core}/pods/p").refused(404, "NotFound")
+    api.post(f"{core}/pods/p/eviction", eviction()).refused(404, "NotFound", 'pods "p" not found')
+
+
+def test_eviction_against_a_budget(api: Api, core: str, ns: str) -> None:
+    budgets = f"/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
+    budget = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}}
+    api.post(budgets, budget).ok(201)
+    api.post(f"{core}/pods", pod(labels={"app": "a"})).ok(201)
+    running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    api.patch(f"{core}/pods/p/status", {"status": running}).ok(200)
+    answer = api.post(f"{core}/pods/p/eviction", eviction()).refused(429, "TooManyRequests")
+    assert answer.message == "Cannot evict pod as it would violate the pod's disruption budget."
+    assert answer.causes == [("DisruptionBudget", "", "The disruption budget b is still being processed by the server.")]
+    status = {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+    api.patch(f"{budgets}/b/status", {"status": status}).ok(200)
+    eventually(lambda: api.post(f"{core}/pods/p/eviction", eviction()).status == 201)
+    after = api.get(f"{budgets}/b").json["status"]
+    assert after["disruptionsAllowed"] == 0
+    assert list(after["disruptedPods"]) == ["p"]
+
+
+def test_log_of_a_pod_without_a_node(api: Api, core: str) -> None:
+    api.post(f"{core}/pods", pod()).ok(201)
+    assert api.get(f"{core}/pods/p/log", accept=None).ok(204).body == b""
+    api.get(f"{core}/pods/absent/log").refused(404, "NotFound", 'pods "absent" not found')
+    two = pod("two")
+    two["spec"]["containers"].append({"name": "side", "image": "s"})
+    api.post(f"{core}/pods", two).ok(201)
+    answer = api.get(f"{core}/pods/two/log").refused(400, "BadRequest")
+    assert answer.message == "a container name must be specified for pod two, choose one of: [main side]"
+    answer = api.get(f"{core}/pods/two/log", {"container": "x"}).refused(400, "BadRequest")
+    assert answer.message == "container x is not valid for pod two"
+
+
+def test_token(api: Api, core: str, ns: str) -> None:
+    path = f"{core}/serviceaccounts/default/token"
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": ["example.com"], "expirationSeconds": 3600},
+    }
+    answer = api.post(path, request).ok(201).json
+    claims = orjson.loads(base64.urlsafe_b64decode(answer["status"]["token"].split(".")[1] + "=="))
+    assert claims["aud"] == ["example.com"]
+    assert claims["sub"] == f"system:serviceaccount:{ns}:default"
+    assert claims["exp"] - claims["iat"] == 3600
+    assert claims["kubernetes.io"]["serviceaccount"]["name"] == "default"
+    assert answer["status"]["expirationTimestamp"]
+    request["spec"] = {"expirationSeconds": 5}
+    answer_too_short = api.post(path, request).refused(422, "Invalid")
+    assert answer_too_short.causes == [
+        ("FieldValueInvalid", "spec.expirationSeconds", "Invalid value: 5: may not specify a duration less than 10 minutes")
+    ]
+    api.post(f"{core}/serviceaccounts/absent/token", {"spec": {}}).refused(404, "NotFound")
+
+
+def test_finalize_of_a_namespace(api: Api, ns: str) -> None:
+    live = api.get(f"/api/v1/namespaces/{ns}").json
+    assert live["spec"]["finalizers"] == ["kubernetes"]
+    live["spec"]["finalizers"] = ["kubernetes", "example.com/more"]
+    changed = api.put(f"/api/v1/namespaces/{ns}/finalize", live).ok(200).json
+    assert changed["spec"]["finalizers"] == ["kubernetes", "example.com/more"]
+
+
+def test_subresource_patch_and_table(api: Api, ns: str) -> None:
+    path = deploy(api, ns, 2)
+    live = api.patch(f"{path}/status", [{"op": "add", "path": "/status/replicas", "value": 2}], JSON_PATCH).ok(200).json
+    assert live["status"]["replicas"] == 2
+    table = api.get(f"{path}/scale", accept=TABLE).ok(200).json
+    assert table["kind"] == "Table"
+    assert [column["name"] for column in table["columnDefinitions"]][:1] == ["Name"]
