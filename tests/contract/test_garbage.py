@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 
-def owned(name: str, *owners: Object, **changed: Any) -> Object:
+def owned(called: str, *owners: Object, **changed: Any) -> Object:
     """A config map with owners; fields of the references may be changed."""
     references = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"], **changed}
         for owner in owners
     ]
-    return config_map(name, ownerReferences=references)
+    return config_map(called, ownerReferences=references)
 
 
 def make(api: Api, core: str, body: Object) -> Object:
