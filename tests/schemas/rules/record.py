@@ -25,6 +25,7 @@ class Server:
 
     def __init__(self, url: str, token: str) -> None:
         self.url, self.token = url, token
+        self.warnings: list[str] = []
         self.context = ssl.create_default_context()
         self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
 
@@ -38,6 +39,8 @@ class Server:
         try:
             with urllib.request.urlopen(request, context=self.context) as response:
                 answer: Json = json.load(response)
+                # `299 - "the text"`, with quotes inside escaped.
+                self.warnings = [json.loads(text[6:]) for text in response.headers.get_all("Warning") or ()]
         except urllib.error.HTTPError as error:
             answer = json.load(error)
         return answer
@@ -56,6 +59,8 @@ def main() -> None:
 def _ask(server: Server, case: Case) -> Json:
     path = _path(case.object)
     answer = {"create": _answer(server.send("POST", f"{path}?dryRun=All&fieldValidation=Ignore", case.object))}
+    if "object" in answer["create"] and server.warnings:
+        answer["create"]["warnings"] = server.warnings
     if case.update is not None:
         created = server.send("POST", f"{path}?fieldValidation=Ignore", case.object)
         place = f"{path}/{case.object['metadata']['name']}"

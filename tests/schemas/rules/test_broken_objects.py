@@ -7,14 +7,32 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-
-from sliceworks.schemas import rules
-from sliceworks.schemas.structural import TypeMismatch
 from tests.schemas.rules.cases import Json, cases
 from tests.schemas.rules.test_corpus import kept
 
+from sliceworks.schemas import rules
+from sliceworks.schemas.structural import TypeMismatch
+
 ROUNDS = 30
-ODD: tuple[Any, ...] = (None, "", 0, -1, 99999999, [], {}, "odd", "-x", "a/b/c", "10.0.0.0/99", "::", False, True, [None], [{}], ["", ""])
+ODD: tuple[Any, ...] = (
+    None,
+    "",
+    0,
+    -1,
+    99999999,
+    [],
+    {},
+    "odd",
+    "-x",
+    "a/b/c",
+    "10.0.0.0/99",
+    "::",
+    False,
+    True,
+    [None],
+    [{}],
+    ["", ""],
+)
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
@@ -38,6 +56,8 @@ def everything(obj: Json, old: Json) -> list[Any]:
     found: list[Any] = [*rules.metadata_errors(obj["metadata"]), *rules.metadata_update_errors(obj["metadata"], old["metadata"])]
     if kind in rules.kind_checks():
         found += rules.kind_checks()[kind](obj)
+    if kind in rules.kind_warnings():
+        assert all(isinstance(text, str) for text in rules.kind_warnings()[kind](obj))
     for table in (rules.update_checks(), rules.status_checks()):
         if kind in table:
             found += table[kind](obj, old)

@@ -62,6 +62,14 @@ def test_create(name: str) -> None:
         assert errors(case, before_validation(made)) == expected(answer["causes"])
 
 
+@pytest.mark.parametrize("name", [name for name, answer in ANSWERS.items() if "object" in answer["create"]])
+def test_warnings(name: str) -> None:
+    obj = kept(CASES[name].object)
+    check = rules.kind_warnings().get(f"{obj['apiVersion'].rpartition('/')[0]}/{obj['kind']}")
+    known = [text for text in ANSWERS[name]["create"].get("warnings", ()) if "is deprecated in v1.33+" not in text]
+    assert (check(obj) if check else []) == known
+
+
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.update is not None])
 def test_update(name: str) -> None:
     case, answer = CASES[name], ANSWERS[name]["update"]

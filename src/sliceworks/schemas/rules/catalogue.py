@@ -21,6 +21,8 @@ from sliceworks.schemas.rules import (
     services,
     statuses,
     storage,
+    storage_classes,
+    warnings,
     workloads,
 )
 from sliceworks.schemas.rules.shape import Defaulter, defaulter, static_defaults
@@ -119,11 +121,11 @@ def kind_checks() -> dict[str, Callable[[Json], Errors]]:
         "networking.k8s.io/IngressClass": networking.ingress_class_errors,
         "networking.k8s.io/NetworkPolicy": networking.network_policy_errors,
         "discovery.k8s.io/EndpointSlice": endpoints.endpoint_slice_errors,
-        "storage.k8s.io/StorageClass": storage.storage_class_errors,
-        "storage.k8s.io/CSIDriver": storage.csi_driver_errors,
-        "storage.k8s.io/CSINode": storage.csi_node_errors,
-        "storage.k8s.io/VolumeAttachment": storage.attachment_errors,
-        "storage.k8s.io/VolumeAttributesClass": storage.attributes_class_errors,
+        "storage.k8s.io/StorageClass": storage_classes.storage_class_errors,
+        "storage.k8s.io/CSIDriver": storage_classes.csi_driver_errors,
+        "storage.k8s.io/CSINode": storage_classes.csi_node_errors,
+        "storage.k8s.io/VolumeAttachment": storage_classes.attachment_errors,
+        "storage.k8s.io/VolumeAttributesClass": storage_classes.attributes_class_errors,
         "scheduling.k8s.io/PriorityClass": policies.priority_class_errors,
         "coordination.k8s.io/Lease": cluster.lease_errors,
         "events.k8s.io/Event": cluster.new_event_errors,
@@ -163,10 +165,10 @@ def update_checks() -> dict[str, Callable[[Json, Json], Errors]]:
         "rbac.authorization.k8s.io/ClusterRoleBinding": access.binding_update_errors,
         "networking.k8s.io/IngressClass": networking.ingress_class_update_errors,
         "discovery.k8s.io/EndpointSlice": endpoints.endpoint_slice_update_errors,
-        "storage.k8s.io/StorageClass": storage.storage_class_update_errors,
-        "storage.k8s.io/CSIDriver": storage.csi_driver_update_errors,
-        "storage.k8s.io/VolumeAttachment": storage.attachment_update_errors,
-        "storage.k8s.io/VolumeAttributesClass": storage.attributes_class_update_errors,
+        "storage.k8s.io/StorageClass": storage_classes.storage_class_update_errors,
+        "storage.k8s.io/CSIDriver": storage_classes.csi_driver_update_errors,
+        "storage.k8s.io/VolumeAttachment": storage_classes.attachment_update_errors,
+        "storage.k8s.io/VolumeAttributesClass": storage_classes.attributes_class_update_errors,
         "scheduling.k8s.io/PriorityClass": policies.priority_class_update_errors,
         "events.k8s.io/Event": cluster.new_event_update_errors,
     }
@@ -205,4 +207,23 @@ def status_checks() -> dict[str, Callable[[Json, Json], Errors]]:
         "autoscaling/HorizontalPodAutoscaler": statuses.counts("currentReplicas", "desiredReplicas"),
         "policy/PodDisruptionBudget": statuses.counts("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
         "networking.k8s.io/Ingress": networking.ingress_status_errors,
+    }
+
+
+@cache
+def kind_warnings() -> dict[str, Callable[[Json], list[str]]]:
+    """By kind: what is accepted, but with a warning."""
+    template = warnings.template_warnings("spec", "template")
+    naming = warnings.template_warnings("spec", "template", names_pods=True)
+    return {
+        "/Pod": warnings.pod_warnings,
+        "/PodTemplate": warnings.template_warnings("template"),
+        "/ReplicationController": naming,
+        "apps/Deployment": naming,
+        "apps/ReplicaSet": naming,
+        "apps/StatefulSet": template,
+        "apps/DaemonSet": template,
+        "batch/Job": naming,
+        "batch/CronJob": warnings.template_warnings("spec", "jobTemplate", "spec", "template", names_pods=True),
+        "networking.k8s.io/Ingress": warnings.ingress_warnings,
     }
