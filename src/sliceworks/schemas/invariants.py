@@ -66,6 +66,8 @@ def _duplicates(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
         if odd is not None:
             yield invalid(f"{path}[{odd}]", value[odd], "must be an object for an array of list-type map")
             return
+    if len(value) < 2:
+        return
     seen: dict[bytes, int] = {}
     for index, item in enumerate(value):
         key = {name: item[name] for name in schema.list_map_keys if name in item} if keyed and item is not None else item

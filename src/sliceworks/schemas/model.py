@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     Defaulter = Callable[[Any], None]
     Decoder = Callable[[Any, list[str]], Any]
 
+# `type` is an attribute of a schema, so the type of classes needs a name of its own.
+Class = type
 REFERENCE: Final = "#/components/schemas/"
 _LISTS = {"allOf": "all_of", "anyOf": "any_of", "oneOf": "one_of"}
 _OF_THE_FIELD = ("x-kubernetes-patch-strategy", "allOf")
+_SCALARS: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
+_NO_LIMITS = frozenset({"type", "description", "title", "default", "nullable", "example", "externalDocs", "go"})
 _LAZY = frozenset({"properties", "additional", "items", "all_of", "any_of", "one_of", "negated"})
 
 
@@ -79,6 +83,7 @@ class Schema:
         "patch_merge_key",
         "patch_strategy",
         "pattern",
+        "plain",
         "planned",
         "preserve_unknown",
         "properties",
@@ -104,6 +109,7 @@ class Schema:
     preserve_unknown: bool
     embedded_resource: bool
     default: bytes | _Missing
+    plain: Class | None
     enum: tuple[Any, ...] | None
     pattern: str | None
     format: str | None
@@ -155,6 +161,8 @@ class Schema:
         self.rules = node.get("x-kubernetes-validations", [])
 
     def _read_limits(self, node: Node) -> None:
+        # The class of the values that need no further look: a scalar without any limit.
+        self.plain = _SCALARS.get(node.get("type", "")) if node.keys() <= _NO_LIMITS else None
         self.enum = tuple(node["enum"]) if "enum" in node else None
         self.pattern = node.get("pattern")
         self.minimum, self.maximum = node.get("minimum"), node.get("maximum")

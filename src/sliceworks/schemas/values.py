@@ -66,7 +66,10 @@ def _types(schema: Schema) -> tuple[str, ...]:
 
 
 def _type(schema: Schema, value: Any, kind: type, path: str, errors: list[FieldError]) -> None:
-    types, found = _types(schema), _KINDS[kind]
+    found = _KINDS[kind]
+    if found == schema.type:
+        return
+    types = _types(schema)
     whole = kind is float and value == int(value) and "integer" in types if kind is float and abs(value) < 2**63 else False
     if found in types or whole or (kind is int and "number" in types):
         return
@@ -118,10 +121,12 @@ def shown(limit: float, value: float) -> str:
 
 
 def _list(schema: Schema, value: list[Any], path: str, old: Any, errors: list[FieldError]) -> None:
-    if schema.items is not None:
-        before = old_items(schema, value, old)
+    below = schema.items
+    if below is not None:
+        before = old_items(schema, value, old) if old is not MISSING else None
         for index, item in enumerate(value):
-            value_errors(schema.items, item, f"{path}[{index}]", before[index], errors)
+            if item.__class__ is not below.plain:
+                value_errors(below, item, f"{path}[{index}]", before[index] if before else MISSING, errors)
     size = len(value)
     if schema.min_items is not None and size < schema.min_items:
         errors.append(invalid(path, size, f"{path} in body should have at least {schema.min_items} items"))
@@ -142,12 +147,15 @@ def _map(schema: Schema, value: dict[str, Any], path: str, old: Any, errors: lis
     properties, additional = schema.properties, schema.additional
     for key, item in value.items():
         child = properties.get(key, additional)
-        if child is not None and not child.name:
+        if child is None or item.__class__ is child.plain:
+            continue
+        if not child.name:
             value_errors(child, item, prefix + key, before.get(key, MISSING), errors)
-        elif child is not None and child.all_of:
+        else:
             for branch in child.all_of:
                 value_errors(branch, item, prefix + key, before.get(key, MISSING), errors)
-    errors.extend(required(prefix + key) for key in schema.required if key not in value)
+    if schema.required:
+        errors.extend(required(prefix + key) for key in schema.required if key not in value)
 
 
 def _not_in_enum(schema: Schema, value: Any, path: str) -> FieldError:
