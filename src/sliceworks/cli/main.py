@@ -39,7 +39,6 @@ def main() -> NoReturn:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line; what it returns is the exit code."""
-    progress.set_quiet(False)
     try:
         result = cli.main(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
@@ -68,6 +67,8 @@ def run(arguments: list[str] | None = None) -> int:
         if os.environ.get("SLICEWORKS_DEBUG"):
             raise
         return _fail(f"unexpected {type(error).__name__}: {error}", "set SLICEWORKS_DEBUG=1 to see where, and report it please")
+    finally:
+        progress.set_quiet(False)
 
 
 def _usage(error: click.UsageError) -> int:
