@@ -12,8 +12,6 @@ from sliceworks.schemas.rules.pod_resources import default_pod_resources
 if TYPE_CHECKING:
     from sliceworks.schemas.rules.shape import Defaulter, Json
 
-CORE = "io.k8s.api.core.v1."
-APPS = "io.k8s.api.apps.v1."
 _RBAC_GROUP = "rbac.authorization.k8s.io"
 
 _DOMAIN = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.schemas.field_errors import duplicate, forbidden, invalid, not_supported, required
+from sliceworks.schemas.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.selectors import node_selector_errors, node_term_errors, selector_errors
 from sliceworks.schemas.rules.texts import NOT_POSITIVE, Errors, go_struct, named, qualified, unique
@@ -54,8 +54,9 @@ def taint_errors(out: Errors, taints: Sequence[Json], path: str) -> None:
         elif effect not in EFFECTS:
             out.append(not_supported(f"{path}[{index}].effect", effect, EFFECTS))
         if (effect, key) in seen:
-            error = duplicate(f"{path}[{index}]", go_struct({"value": "", **taint}, "key", "value", "effect", "timeAdded"))
-            out.append(type(error)(error.reason, error.path, error.value, "taints must be unique by key and effect pair"))
+            shown = go_struct({"value": "", **taint}, "key", "value", "effect", "timeAdded")
+            words = "taints must be unique by key and effect pair"
+            out.append(FieldError("FieldValueDuplicate", f"{path}[{index}]", shown, words))
         seen.add((effect, key))
 
 

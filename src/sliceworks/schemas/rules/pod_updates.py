@@ -45,20 +45,6 @@ def pod_update_errors(new: Json, old: Json) -> Errors:
     return out
 
 
-def ephemeral_update_errors(new: Json, old: Json) -> Errors:
-    """The `ephemeralcontainers` subresource: they are only ever added."""
-    out: Errors = []
-    path = "spec.ephemeralContainers"
-    current = {container.get("name"): container for container in (new.get("spec") or {}).get("ephemeralContainers") or ()}
-    for container in (old.get("spec") or {}).get("ephemeralContainers") or ():
-        name = container.get("name")
-        if name not in current:
-            out.append(forbidden(path, f'existing ephemeral containers "{name}" may not be removed\n'))
-        elif current[name] != container:
-            out.append(forbidden(path, f'existing ephemeral containers "{name}" may not be changed\n'))
-    return out
-
-
 def pod_status_errors(new: Json, old: Json) -> Errors:
     """The `status` subresource: the node's report must not contradict what was."""
     out: Errors = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base import names
-from sliceworks.schemas.field_errors import OMITTED, FieldError, Shown, duplicate, forbidden, invalid, not_supported, required
+from sliceworks.schemas.field_errors import FieldError, Shown, duplicate, invalid, not_supported, required
 from sliceworks.schemas.rules import name_rules
 
 if TYPE_CHECKING:
@@ -31,11 +31,6 @@ MAX_INT32 = 2**31 - 1
 _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _is_http_path = re.compile(_HTTP_PATH).fullmatch
 _IPV4 = re.compile(r"\d{1,3}(\.\d{1,3}){3}", re.ASCII).fullmatch
-
-
-def omitted(path: str, detail: str) -> FieldError:
-    """An invalid value that Kubernetes does not show."""
-    return FieldError("FieldValueInvalid", path, OMITTED, detail)
 
 
 def go_struct(value: dict[str, Any] | None, *fields: str) -> Shown:
@@ -229,8 +224,3 @@ def domain_prefixed_path(out: Errors, value: str, path: str) -> None:
     subdomain(out, host, path)
     if not _is_http_path(rest):
         out.append(invalid(path, rest, names.not_matching("Invalid path", _HTTP_PATH)))
-
-
-def forbidden_unless(out: Errors, allowed: bool, path: str, detail: str) -> None:
-    if not allowed:
-        out.append(forbidden(path, detail))

@@ -16,6 +16,7 @@ from sliceworks.schemas.rules.texts import (
     int_or_percent,
     label,
     none_negative,
+    not_negative,
     positive_int_or_percent,
 )
 
@@ -74,8 +75,7 @@ def stateful_set_errors(obj: Json) -> Errors:
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
         claim_spec_errors(out, claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec")
     none_negative(out, spec, "spec", "replicas", "minReadySeconds")
-    start = (spec.get("ordinals") or {}).get("start") or 0
-    none_negative(out, {"ordinals.start": start}, "spec", "ordinals.start")
+    not_negative(out, (spec.get("ordinals") or {}).get("start"), "spec.ordinals.start")
     if spec.get("serviceName"):
         label(out, spec["serviceName"], "spec.serviceName")
     _selected_template(out, {**spec, "template": _with_claims(spec)}, "StatefulSet", "statefulset")
@@ -127,8 +127,7 @@ def pod_template_object_errors(obj: Json) -> Errors:
 
 def controller_revision_errors(obj: Json) -> Errors:
     out: Errors = []
-    none_negative(out, {"revision": obj.get("revision")}, "", "revision")
-    out = [type(error)(error.reason, "revision", error.value, error.detail) for error in out]
+    not_negative(out, obj.get("revision"), "revision")
     if obj.get("data") is None:
         out.append(required("data", "data is mandatory"))
     elif not isinstance(obj["data"], dict):
