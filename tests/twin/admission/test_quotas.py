@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from tests.support.admission import Around, pod
 
+from sliceworks.base import clock
 from sliceworks.base.errors import Forbidden
 from sliceworks.twin.admission import pod_resources, usage
 from sliceworks.twin.admission.known import Known
+from sliceworks.twin.store.store import Store
 
 _TPU = "requests.google.com/tpu"
 
@@ -188,23 +190,19 @@ def test_a_pod_asks_for_its_containers_or_its_largest_start() -> None:
     assert pod_resources.requests({**spec, "resources": {"requests": {"cpu": "2"}}}) == {"cpu": "2"}
 
 
-class Seen:
-    """A change as the store tells one."""
+def test_objects_are_decoded_once_for_each_state() -> None:
+    async def main() -> None:
+        store = Store()
+        known = Known(store)
+        store.put("/namespaces", "", "ns", {"metadata": {"name": "ns"}})
+        first = known.get("/namespaces", "", "ns")
+        assert known.get("/namespaces", "", "ns") is first
+        assert known.find_all("/namespaces", "") == [first]
+        store.put("/namespaces", "", "ns", {"metadata": {"name": "ns", "labels": {"a": "b"}}})
+        second = known.get("/namespaces", "", "ns")
+        assert second is not None
+        assert second["metadata"]["labels"] == {"a": "b"}
+        store.remove("/namespaces", "", "ns", {"metadata": {"name": "ns"}})
+        assert known.get("/namespaces", "", "ns") is None
 
-    def __init__(self, kind: str, resource: str, namespace: str, obj: dict[str, Any]) -> None:
-        self.type, self.resource, self.namespace, self.obj = kind, resource, namespace, obj
-        self.name: str = obj["metadata"]["name"]
-
-
-def test_known_objects_are_held_and_quotas_are_read_anew() -> None:
-    newest = {"metadata": {"name": "q"}, "status": {"used": {"pods": "2"}}}
-    known = Known(lambda *_: newest, lambda *_: [{"metadata": {"name": "from-store"}}])
-    first = {"metadata": {"name": "ns"}}
-    known.observe(Seen("ADDED", "/namespaces", "", first))
-    assert known.get("/namespaces", "", "ns") is first
-    known.observe(Seen("DELETED", "/namespaces", "", first))
-    assert known.get("/namespaces", "", "ns") is None
-    assert known.find_all("/resourcequotas", "ns") == ()
-    known.observe(Seen("ADDED", "/resourcequotas", "ns", {"metadata": {"name": "q"}}))
-    assert known.find_all("/resourcequotas", "ns") == [newest]
-    assert known.find_all("/pods", "ns") == [{"metadata": {"name": "from-store"}}]
+    clock.run(main(), virtual=True)

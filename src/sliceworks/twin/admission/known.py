@@ -1,14 +1,14 @@
-"""The objects that admission asks for on every write, held ready: read from the store's changes instead of decoded each time."""
+"""The objects that admission asks for on every write, decoded once for each state they are in."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
 QUOTAS = "/resourcequotas"
-HELD = frozenset(
+_HELD = frozenset(
     {
         "/namespaces",
         "/serviceaccounts",
@@ -20,57 +20,49 @@ HELD = frozenset(
         "node.k8s.io/runtimeclasses",
     }
 )
+_MOST = 10_000
 
 
-class Change(Protocol):
-    """What the store tells of a write."""
+class Entry(Protocol):
+    """An object in one state."""
 
-    @property
-    def type(self) -> str: ...
     @property
     def resource(self) -> str: ...
     @property
-    def namespace(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def obj(self) -> dict[str, Any]: ...
+    def key(self) -> str: ...
+    def object(self) -> dict[str, Any]: ...
+
+
+class Store(Protocol):
+    """What is read from."""
+
+    def get(self, resource: str, namespace: str, name: str) -> Any: ...
+    def scan(self, resource: str, namespace: str | None = None) -> Iterator[Any]: ...
 
 
 class Known:
-    """`get` and `find_all` for an Admission: from memory for HELD resources, from the store for any other."""
+    """`get` and `find_all` for an Admission: always the newest state, which must not be changed."""
 
-    def __init__(
-        self,
-        get: Callable[[str, str, str], Mapping[str, Any] | None],
-        find_all: Callable[[str, str], Iterable[Mapping[str, Any]]],
-    ) -> None:
-        self._get = get
-        self._find_all = find_all
-        self._held: dict[str, dict[str, dict[str, Mapping[str, Any]]]] = {resource: {} for resource in HELD}
-
-    def observe(self, change: Change) -> None:
-        """Take in a change; meant for the store's `subscribe`."""
-        held = self._held.get(change.resource)
-        if held is None:
-            return
-        if change.type == "DELETED":
-            held.get(change.namespace, {}).pop(change.name, None)
-        else:
-            held.setdefault(change.namespace, {})[change.name] = change.obj
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._decoded: dict[tuple[str, str], tuple[Entry, Mapping[str, Any]]] = {}
 
     def get(self, resource: str, namespace: str, name: str) -> Mapping[str, Any] | None:
-        held = self._held.get(resource)
-        return held.get(namespace, {}).get(name) if held is not None else self._get(resource, namespace, name)
+        entry = self._store.get(resource, namespace, name)
+        return self._read(entry) if entry is not None else None
 
-    def find_all(self, resource: str, namespace: str) -> Iterable[Mapping[str, Any]]:
-        held = self._held.get(resource)
-        if held is None:
-            return self._find_all(resource, namespace)
-        found = held.get(namespace)
-        if not found:
-            return ()
-        if resource == QUOTAS:
-            # What a quota has left must be the newest there is: several writes may be charged before the first is announced.
-            return [quota for name in found if (quota := self._get(resource, namespace, name)) is not None]
-        return tuple(found.values())
+    def find_all(self, resource: str, namespace: str) -> list[Mapping[str, Any]]:
+        return [self._read(entry) for entry in self._store.scan(resource, namespace or None)]
+
+    def _read(self, entry: Entry) -> Mapping[str, Any]:
+        if entry.resource not in _HELD:
+            return entry.object()
+        place = (entry.resource, entry.key)
+        held = self._decoded.get(place)
+        if held is not None and held[0] is entry:
+            return held[1]
+        if len(self._decoded) >= _MOST:
+            self._decoded.clear()
+        obj = entry.object()
+        self._decoded[place] = (entry, obj)
+        return obj

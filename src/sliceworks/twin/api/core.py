@@ -10,6 +10,7 @@ import orjson
 from sliceworks.base.errors import NotFound
 from sliceworks.twin.admission import plugins
 from sliceworks.twin.admission.context import Admission
+from sliceworks.twin.admission.known import Known
 from sliceworks.twin.api.deletes import Deleter
 from sliceworks.twin.api.reads import Reader, too_large
 from sliceworks.twin.api.subresources import Subresources
@@ -65,6 +66,7 @@ class Core:
         self.rbac = rbac
         self.issuer = issuer
         self.view = StoreView(store)
+        self._known = Known(store)
         self.reader = Reader(self)
         self.writer = Writer(self)
         self.deleter = Deleter(self)
@@ -98,8 +100,8 @@ class Core:
             namespace=call.namespace,
             name=target.name,
             dry_run=call.dry_run,
-            get=self.view.get,
-            find_all=self.view.list,
+            get=self._known.get,
+            find_all=self._known.find_all,
             warn=call.warnings.append,
         )
         plugins.admit(call.admission, obj, old)
