@@ -31,16 +31,19 @@ CLUSTER_SCOPED = frozenset(
 
 
 class Case(NamedTuple):
-    """An object to create and, perhaps, a merge patch to update it with."""
+    """An object to create and, perhaps, a merge patch to update it or a subresource of it with."""
 
     id: str
     object: Json
     update: Json | None
+    subresource: str
 
 
 def cases() -> list[Case]:
     items = [item for file in sorted(CORPUS.glob("*.yaml")) for item in yaml.load(file.read_text(), yaml.CSafeLoader)]
-    return [Case(item["id"], _prepared(deepcopy(item["object"])), item.get("update")) for item in items]
+    return [
+        Case(item["id"], _prepared(deepcopy(item["object"])), item.get("update"), item.get("subresource", "")) for item in items
+    ]
 
 
 def answers() -> dict[str, Json]:

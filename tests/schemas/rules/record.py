@@ -66,7 +66,8 @@ def _ask(server: Server, case: Case) -> Json:
         place = f"{path}/{case.object['metadata']['name']}"
         try:
             updated = merge_patch(created, case.update)
-            answer["update"] = _answer(server.send("PUT", f"{place}?dryRun=All&fieldValidation=Ignore", updated))
+            target = f"{place}/{case.subresource}" if case.subresource else place
+            answer["update"] = _answer(server.send("PUT", f"{target}?dryRun=All&fieldValidation=Ignore", updated))
         finally:
             server.send("DELETE", f"{place}?gracePeriodSeconds=0&propagationPolicy=Background")
             server.send("PATCH", place, {"metadata": {"finalizers": None}})

@@ -113,6 +113,9 @@ def errors(case: Case, obj: Json, old: Json | None = None) -> list[tuple[str, st
     found = (
         rules.metadata_errors(obj["metadata"]) if old is None else rules.metadata_update_errors(obj["metadata"], old["metadata"])
     )
+    if case.subresource and old is not None:
+        found += rules.status_checks()[kind](obj, old)
+        return expected([error.cause() for error in found])
     if kind in rules.kind_checks():
         found += rules.kind_checks()[kind](obj)
     if old is not None and kind in rules.update_checks():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.schemas.field_errors import forbidden, invalid
-from sliceworks.schemas.rules.texts import MAX_INT32, Errors, immutable
+from sliceworks.schemas.rules.texts import MAX_INT32, Errors, address, immutable, qualified
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,10 +49,17 @@ def pod_status_errors(new: Json, old: Json) -> Errors:
     """The `status` subresource: the node's report must not contradict what was."""
     out: Errors = []
     status, before = new.get("status") or {}, old.get("status") or {}
+    for index, condition in enumerate(status.get("conditions") or ()):
+        qualified(out, condition.get("type") or "", f"status.conditions[{index}].Type")
     if (new.get("spec") or {}).get("nodeName") != (old.get("spec") or {}).get("nodeName"):
         out.append(forbidden("status.nodeName", "may not be changed directly"))
     if before.get("qosClass"):
         immutable(out, status.get("qosClass") or "", before["qosClass"], "status.qosClass")
+    for field in ("podIPs", "hostIPs"):
+        known = {found.get("ip") for found in before.get(field) or ()}
+        for index, found in enumerate(status.get(field) or ()):
+            if found.get("ip") not in known:
+                address(out, found.get("ip") or "", f"status.{field}[{index}]")
     policy = (old.get("spec") or {}).get("restartPolicy")
     if policy != "Always":
         for field in ("containerStatuses", "initContainerStatuses"):

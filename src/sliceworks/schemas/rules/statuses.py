@@ -116,7 +116,10 @@ def _indexes(out: Errors, status: Json, spec: Json) -> None:
         out.append(invalid("status.failedIndexes", failed, "cannot set non-null failedIndexes when backoffLimitPerIndex is null"))
     if completions is None:
         return
-    for field, text in (("completedIndexes", done), ("failedIndexes", failed or "")):
+    counted = {"completedIndexes": done}
+    if failed is not None and spec.get("backoffLimitPerIndex") is not None:
+        counted["failedIndexes"] = failed
+    for field, text in counted.items():
         try:
             indexes_total(text, completions)
         except ValueError as error:
