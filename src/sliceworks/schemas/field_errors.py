@@ -108,22 +108,13 @@ def too_many(path: str, found: int, limit: int) -> FieldError:
 
 def refusal(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> Invalid:
     """The 422 that carries these errors: `Pod "x" is invalid: [a, b]`."""
-    found = list(dict.fromkeys(errors_key(error) for error in errors))
-    texts = [str(error) for error in found]
+    found = list(errors)
+    texts = list(dict.fromkeys(str(error) for error in found))
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     qualified = f"{kind}.{group}" if group else kind
     named = {field: text for field, text in (("name", name), ("group", group), ("kind", kind)) if text}
     return Invalid(
         f"{qualified} {_quoted(name)} is invalid: {listed}", details={**named, "causes": [error.cause() for error in found]}
-    )
-
-
-def errors_key(error: FieldError) -> FieldError:
-    """The error in a form that can stand in a set, its value shown rather than held."""
-    return (
-        error
-        if isinstance(error.value, str | int | float | bool | None)
-        else FieldError(error.reason, error.path, Shown(_shown(error.value)), error.detail)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.twin.admission.priorities import system_classes
 from sliceworks.twin.api.preparations import SERVICE_NETWORK
 from sliceworks.twin.auth import bootstrap as rbac
 
@@ -14,16 +15,12 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-_PRIORITIES = {
-    "system-node-critical": (2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
-    "system-cluster-critical": (2_000_000_000, "Used for system critical pods that must run in the cluster."),
-}
 
 
 def fill(store: Store, registry: Registry) -> None:
     """Add what is missing; what is there already stays as it is."""
     kinds = {(resource.group, resource.kind): resource for resource in registry}
-    for obj in [*_namespaces(), *rbac.policy(), *_priorities(), *_api_service()]:
+    for obj in [*_namespaces(), *rbac.policy(), *system_classes(), *_api_service()]:
         group = obj["apiVersion"].rpartition("/")[0]
         resource = kinds[group, obj["kind"]]
         metadata = obj["metadata"]
@@ -47,20 +44,6 @@ def _namespaces() -> list[Obj]:
             "status": {"phase": "Active"},
         }
         for name in _NAMESPACES
-    ]
-
-
-def _priorities() -> list[Obj]:
-    return [
-        {
-            "kind": "PriorityClass",
-            "apiVersion": "scheduling.k8s.io/v1",
-            "metadata": {"name": name, "generation": 1},
-            "value": value,
-            "description": text,
-            "preemptionPolicy": "PreemptLowerPriority",
-        }
-        for name, (value, text) in _PRIORITIES.items()
     ]
 
 

@@ -85,7 +85,7 @@ def system_classes() -> list[Obj]:
         {
             "kind": "PriorityClass",
             "apiVersion": "scheduling.k8s.io/v1",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "generation": 1},
             "value": value,
             "description": text,
             "preemptionPolicy": _PREEMPT,

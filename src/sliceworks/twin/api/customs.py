@@ -19,7 +19,9 @@ from sliceworks.twin.store.entries import DELETED, Change
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sliceworks.schemas.field_errors import FieldError
     from sliceworks.schemas.structural import Schema
+    from sliceworks.twin.api.calls import Call
     from sliceworks.twin.api.core import Core
 
 Obj = dict[str, Any]
@@ -154,6 +156,15 @@ class Customs:
     def fingerprint(self, group: str, version: str) -> str:
         found = self.definitions(group, version)
         return ",".join(f"{item['metadata']['uid']}:{item['metadata'].get('generation')}" for item in found)
+
+    def errors(self, call: Call, definition: Obj, old: Obj | None) -> list[FieldError]:
+        """What is wrong with a definition, its CEL rules included; what is only odd becomes a warning."""
+        from sliceworks.cel.rules import compile_rules
+
+        found = crds.errors(definition, old, compile_rules)
+        if not found:
+            call.warnings += crds.warnings(definition)
+        return found
 
     def mark_terminating(self, definition: Obj) -> None:
         """Hold a definition that is being deleted until its instances are gone, and say so in its status."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base.errors import BadRequest
-from sliceworks.schemas import builtins, managed, structural
+from sliceworks.schemas import managed, structural
 from sliceworks.schemas.field_errors import FieldError, refusal
 from sliceworks.twin.api import conversions, media
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.store.entries import Entry
 
 Obj = dict[str, Any]
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def check_kind(call: Call, obj: Obj) -> None:
@@ -64,7 +63,6 @@ def decode_only(call: Call, obj: Obj, twice: list[str]) -> Obj:
     unknown: list[str] = []
     try:
         if call.resource.custom:
-            _decode_metadata(obj, unknown)
             structural.prune(schema, obj, unknown)
         else:
             obj = structural.decode(schema, obj, unknown)
@@ -80,16 +78,6 @@ def completed(call: Call, obj: Obj) -> Obj:
     structural.set_defaults(call.version.schema(), obj)
     call.resource.strategy.complete(obj)
     return obj
-
-
-def _decode_metadata(obj: Obj, unknown: list[str]) -> None:
-    metadata = obj.get("metadata")
-    if metadata is None:
-        obj["metadata"] = {}
-        return
-    found: list[str] = []
-    obj["metadata"] = structural.decode(builtins.catalogue().component(_META), metadata, found)
-    unknown.extend(f"metadata.{path}" for path in found)
 
 
 def report(call: Call, problems: list[str]) -> None:

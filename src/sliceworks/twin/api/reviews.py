@@ -9,8 +9,8 @@ import orjson
 from sliceworks.base.errors import MethodNotAllowed
 from sliceworks.schemas.builtins import component_name
 from sliceworks.twin.api import media
+from sliceworks.twin.api.bodies import read_kind
 from sliceworks.twin.api.calls import check_write_options
-from sliceworks.twin.api.subresources import read_kind
 from sliceworks.twin.auth import reviews
 
 if TYPE_CHECKING:

@@ -10,19 +10,15 @@ import orjson
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, Conflict, MethodNotAllowed, NotFound, TooManyRequests
 from sliceworks.kube.transport import Response
-from sliceworks.schemas import builtins, structural
-from sliceworks.schemas.field_errors import invalid, refusal, required
-from sliceworks.twin.api import media, objects, tables
+from sliceworks.schemas.field_errors import refusal, required
+from sliceworks.twin.api import media, objects, scaling
+from sliceworks.twin.api.bodies import read_kind
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.deletes import options_from
-from sliceworks.twin.api.patching import read_patch
-from sliceworks.twin.api.views import partial
-from sliceworks.twin.api.writes import conflict, not_found
+from sliceworks.twin.api.writes import not_found
 from sliceworks.twin.auth.token_requests import token_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sliceworks.twin.api.calls import Call
     from sliceworks.twin.api.core import Core
     from sliceworks.twin.store.entries import Entry
@@ -30,21 +26,6 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 _TEXT = {"content-type": "text/plain"}
 _BINDING = "io.k8s.api.core.v1.Binding"
-_SCALE = "io.k8s.api.autoscaling.v1.Scale"
-
-
-def read_kind(call: Call, component: str, kind: str) -> Obj:
-    """A body of another kind than the object's, read by its schema."""
-    body, _ = media.read_object(call.request.body, media.content_type(call.request.headers), kind)
-    found = body.get("kind") or kind
-    if found != kind:
-        raise BadRequest(f'{found} in version "{body.get("apiVersion", "")}" cannot be handled as a {kind}')
-    try:
-        value: Obj = structural.decode(builtins.catalogue().component(component), body, [])
-    except structural.TypeMismatch as error:
-        raise BadRequest(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
-    structural.set_defaults(builtins.catalogue().component(component), value)
-    return value
 
 
 class Subresources:
@@ -99,43 +80,7 @@ class Subresources:
         return self._core.reader.answer(call, 200, entry)
 
     async def _scale(self, call: Call) -> Response:
-        entry = self._object(call)
-        obj = objects.served(call.resource, call.version, entry)
-        paths = scale_paths(call)
-        if call.target.verb == "get":
-            await self._core.store.settled()
-            scale = _scale_of(call, obj, paths)
-            shown = _scale_table(scale) if call.form.view == "Table" else scale
-            return media.json_response(200, orjson.dumps(shown), call.form)
-        check_write_options(call, "UpdateOptions")
-        scale = self._wanted_scale(call, obj, paths)
-        version = scale["metadata"].get("resourceVersion")
-        if version and version != obj["metadata"]["resourceVersion"]:
-            raise conflict(
-                call, call.name, "the object has been modified; please apply your changes to the latest version and try again"
-            )
-        replicas = (scale.get("spec") or {}).get("replicas", 0)
-        if replicas < 0:
-            raise refusal(
-                "autoscaling", "Scale", call.name, [invalid("spec.replicas", replicas, "must be greater than or equal to 0")]
-            )
-        _put(obj, paths[0], replicas)
-        written = self._core.writer.replace(_as_main(call), obj, entry)
-        await self._core.store.settled()
-        shown = objects.served(call.resource, call.version, written)
-        return media.json_response(200, orjson.dumps(_scale_of(call, shown, paths)), call.form, call.warnings)
-
-    def _wanted_scale(self, call: Call, obj: Obj, paths: tuple[str, str, str]) -> Obj:
-        if call.target.verb == "update":
-            scale = read_kind(call, _SCALE, "Scale")
-        else:
-            patch = read_patch(call)
-            scale = _patched_scale(call, _scale_of(call, obj, paths), patch.type, patch.body)
-        metadata = scale.setdefault("metadata", {})
-        name = metadata.get("name") or call.name
-        if name != call.name:
-            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
-        return scale
+        return await scaling.handle(self._core, call)
 
     async def bind(self, call: Call) -> Response:
         """A binding that was posted by itself: its name is the pod's."""
@@ -263,11 +208,6 @@ def _deleting(call: Call) -> Call:
     return replace(call, target=replace(call.target, subresource="", verb="delete"))
 
 
-def _as_main(call: Call) -> Call:
-    """The same call as if it had come to the object itself: scaling changes the spec."""
-    return replace(call, target=replace(call.target, verb="patch"))
-
-
 def _set_condition(obj: Obj, condition: Obj) -> None:
     conditions = obj.setdefault("status", {}).setdefault("conditions", [])
     condition["lastTransitionTime"] = clock.timestamp()
@@ -276,84 +216,6 @@ def _set_condition(obj: Obj, condition: Obj) -> None:
             conditions[index] = condition
             return
     conditions.append(condition)
-
-
-def scale_paths(call: Call) -> tuple[str, str, str]:
-    """Where replicas, current replicas and the selector stand in the object."""
-    paths = call.version.scale_paths
-    return paths if paths is not None else (".spec.replicas", ".status.replicas", ".spec.selector")
-
-
-def _scale_of(call: Call, obj: Obj, paths: tuple[str, str, str]) -> Obj:
-    metadata = obj["metadata"]
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status: Obj = {"replicas": _get(obj, paths[1]) or 0}
-    selector = _selector_text(_get(obj, paths[2])) if paths[2] else ""
-    if selector:
-        status["selector"] = selector
-    spec = {"replicas": _get(obj, paths[0])} if _get(obj, paths[0]) else {}
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {field: metadata[field] for field in kept if field in metadata},
-        "spec": spec,
-        "status": status,
-    }
-
-
-def _scale_table(scale: Obj) -> Obj:
-    table = tables.columns("autoscaling/scales")
-    return {
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": {"resourceVersion": scale["metadata"]["resourceVersion"]},
-        "columnDefinitions": table.definitions,
-        "rows": [{"cells": table.row(scale, clock.now()), "object": partial(scale)}],
-    }
-
-
-def _selector_text(selector: Any) -> str:
-    if isinstance(selector, str) or not selector:
-        return str(selector or "")
-    if "matchLabels" not in selector and "matchExpressions" not in selector:
-        selector = {"matchLabels": selector}
-    from sliceworks.kube.selectors import from_label_selector
-
-    return str(from_label_selector(selector))
-
-
-def _patched_scale(call: Call, scale: Obj, type_: str, patch: Any) -> Obj:
-    from sliceworks.schemas import patches
-    from sliceworks.schemas.strategic import strategic_merge
-
-    schema = builtins.catalogue().component(_SCALE)
-    operations: dict[str, Callable[[], Any]] = {
-        media.PATCH_TYPES[0]: lambda: patches.json_patch(scale, patch),
-        media.PATCH_TYPES[1]: lambda: patches.merge_patch(scale, patch),
-        media.PATCH_TYPES[2]: lambda: strategic_merge(scale, patch, schema),
-        media.PATCH_TYPES[3]: lambda: patches.merge_patch(scale, patch),
-    }
-    patched = operations[type_]()
-    if not isinstance(patched, dict):
-        raise BadRequest("the patch leaves no object")
-    try:
-        decoded: Obj = structural.decode(schema, patched, [])
-    except structural.TypeMismatch as error:
-        raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {error}') from error
-    return decoded
-
-
-def _get(obj: Any, path: str) -> Any:
-    for part in path.strip(".").split("."):
-        obj = obj.get(part) if isinstance(obj, dict) else None
-    return obj
-
-
-def _put(obj: Obj, path: str, value: Any) -> None:
-    *parents, last = path.strip(".").split(".")
-    for part in parents:
-        obj = obj.setdefault(part, {})
-    obj[last] = value
 
 
 def _success(code: int) -> Obj:

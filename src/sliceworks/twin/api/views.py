@@ -71,6 +71,9 @@ class View:
 
     def _row(self, obj: Obj, now: Any) -> Obj:
         row: Obj = {"cells": self.columns.row(obj, now), "object": None}
+        conditions = self.columns.conditions(obj)
+        if conditions:
+            row["conditions"] = conditions
         if self._include == "Object":
             row["object"] = obj
         elif self._include == "Metadata":

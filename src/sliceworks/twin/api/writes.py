@@ -11,8 +11,7 @@ import orjson
 
 from sliceworks.base import clock, names
 from sliceworks.base.errors import AlreadyExists, BadRequest, Conflict, NotFound
-from sliceworks.schemas import crds, field_errors, managed, structural
-from sliceworks.schemas import rules as builtin_rules
+from sliceworks.schemas import field_errors, managed, rules, structural
 from sliceworks.twin.api import customs, objects
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.patching import apply_patch, read_patch
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.store.entries import Entry
 
 Obj = dict[str, Any]
-_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+MODIFIED_SINCE = "the object has been modified; please apply your changes to the latest version and try again"
 
 
 def not_found(call: Call, name: str = "") -> NotFound:
@@ -237,7 +236,7 @@ class Writer:
         if uid and uid != old["metadata"]["uid"]:
             raise conflict(call, call.name, _uid_differs(uid, old["metadata"]["uid"]))
         if given not in {"", "0"} and given != old["metadata"]["resourceVersion"]:
-            raise conflict(call, call.name, _MODIFIED)
+            raise conflict(call, call.name, MODIFIED_SINCE)
 
     def _keep_all_but_status(self, call: Call, obj: Obj, old: Obj) -> None:
         if call.resource.custom:
@@ -269,24 +268,31 @@ class Writer:
 
     def _errors(self, call: Call, obj: Obj, old: Obj | None) -> list[field_errors.FieldError]:
         resource, metadata = call.resource, obj["metadata"]
+        builtin = not resource.custom
         errors: list[field_errors.FieldError] = []
         if old is None:
             errors += self._name_errors(call, metadata)
-        errors += builtin_rules.metadata_errors(metadata, "metadata")
+        errors += rules.metadata_errors(metadata, "metadata", builtin=builtin)
         if old is not None:
-            errors += builtin_rules.metadata_update_errors(metadata, old["metadata"], "metadata")
+            errors += rules.metadata_update_errors(metadata, old["metadata"], "metadata", builtin=builtin)
         if resource.custom:
-            errors += structural.validate(call.version.schema(), obj, "", old=old, cel=self._core.cel)
-            return errors
+            return errors + structural.validate(call.version.schema(), obj, "", old=old, cel=self._core.cel)
         if resource.key == customs.KEY:
-            from sliceworks.cel.rules import compile_rules
+            return errors + self._core.customs.errors(call, obj, old)
+        return errors + self._builtin_errors(call, obj, old)
 
-            return errors + crds.errors(obj, old, compile_rules)
-        kind = f"{resource.group}/{resource.kind}"
-        if (check := builtin_rules.kind_checks().get(kind)) is not None:
+    def _builtin_errors(self, call: Call, obj: Obj, old: Obj | None) -> list[field_errors.FieldError]:
+        kind = f"{call.resource.group}/{call.resource.kind}"
+        if call.target.subresource == "status" and old is not None:
+            status = rules.status_checks().get(kind)
+            return list(status(obj, old)) if status else []
+        errors: list[field_errors.FieldError] = []
+        if (check := rules.kind_checks().get(kind)) is not None:
             errors += check(obj)
-        if old is not None and (update := builtin_rules.update_checks().get(kind)) is not None:
+        if old is not None and (update := rules.update_checks().get(kind)) is not None:
             errors += update(obj, old)
+        if not errors and (warn := rules.kind_warnings().get(kind)) is not None:
+            call.warnings += warn(obj)
         return errors
 
     def _name_errors(self, call: Call, metadata: Obj) -> list[field_errors.FieldError]:
