@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.cel import descriptors, syntax
 from sliceworks.cel.dialect import KUBERNETES
+from sliceworks.cel.growth import grows_too_large
 from sliceworks.cel.literals import bad_pattern, literal_issues
 from sliceworks.cel.positions import Positions
 from sliceworks.cel.preparation import Preparation
@@ -23,8 +24,18 @@ LONGEST = 16 * 1024
 """Longer expressions are refused: the time to compile one grows with its length."""
 
 
+_TOO_COSTLY = (
+    "estimated rule cost exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, maxProperties, "
+    "and maxLength where arrays, maps, and strings are declared)"
+)
+
+
 class CompileError(Exception):
     """An expression that cannot be used: its text lists every issue with its place."""
+
+
+class TooCostlyError(CompileError):
+    """An expression whose values could grow without reasonable bounds."""
 
 
 class EvaluationError(Exception):
@@ -96,6 +107,8 @@ class Environment:
             raise CompileError(
                 f"compilation failed: ERROR: <input>:1:1: expression of {len(text)} characters is longer than {LONGEST}"
             )
+        if "\x00" in text:
+            raise CompileError("compilation failed: ERROR: <input>:1:1: Syntax error: token recognition error at: NUL")
         try:
             checked = self._checker.compile(text)
             result = str(checked.return_type().name())
@@ -109,6 +122,8 @@ class Environment:
         reason = bad_pattern(tree)
         if reason:
             raise CompileError(f"program instantiation failed: {reason}")
+        if grows_too_large(tree):
+            raise TooCostlyError(_TOO_COSTLY)
         names = tree.names()
         preparation = Preparation(tree, self._declarations, self._variables)
         preparation.run()

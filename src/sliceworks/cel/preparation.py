@@ -88,6 +88,8 @@ class Preparation:
             call.args[1].const.string = self._real_name(operand, call.args[1].const.string)
         elif call.function in formats.GIVES_OPTIONAL:
             self._tree.wrap(node, "optional.ofNonZeroValue", "optional_ofNonZeroValue")
+        elif call.function == "lists.range":
+            self._tree.rename(node, "@range")
         elif call.function == "sum" and self._tree.overloads(node) == [_SUM_OF_DURATIONS]:
             self._tree.rename(node, "@sumDurations")
         elif schemas and schemas[0] is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.cel.field_paths import field_path
-from sliceworks.schemas.field_errors import FieldError, Shown, invalid, not_supported, required
+from sliceworks.schemas.field_errors import FieldError, Shown, forbidden, invalid, not_supported, required
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,8 +34,8 @@ def _errors(schema: Schema, path: str, uncorrelatable: str, prepared: Prepared) 
     """The errors, and whether some are of the schema itself: then the expressions above are not looked at."""
     errors: list[FieldError] = []
     broken = False
-    for child, where, forbidden in _below(schema, path, uncorrelatable):
-        found, worse = _errors(child, where, forbidden, prepared)
+    for child, where, within in _below(schema, path, uncorrelatable):
+        found, worse = _errors(child, where, within, prepared)
         errors += found
         broken |= worse
     shape = [error for index, rule in enumerate(schema.rules) for error in _shape_errors(rule, schema, _place(path, index))]
@@ -89,7 +89,9 @@ def _expression_errors(programs: RulePrograms, path: str, uncorrelatable: str) -
         yield FieldError("InternalError", f"{path}.x-kubernetes-validations", None, _NO_TYPE)
     for index, rule in enumerate(programs.rules):
         place = _place(path, index)
-        if rule.error:
+        if rule.error and rule.costly:
+            yield forbidden(f"{place}.rule", rule.error)
+        elif rule.error:
             yield invalid(f"{place}.rule", _shown(rule), rule.error)
         if rule.message_error:
             yield invalid(f"{place}.messageExpression", _shown(rule), rule.message_error)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.cel.dialect import KUBERNETES
-from sliceworks.cel.environment import CompileError, Environment, EvaluationError, Program, Variable
+from sliceworks.cel.environment import CompileError, Environment, EvaluationError, Program, TooCostlyError, Variable
 from sliceworks.cel.field_paths import field_path
-from sliceworks.cel.values import converter
+from sliceworks.cel.values import converter, without_nul
 from sliceworks.cel.wording import COST_EXCEEDED, NO_OVERLOAD
 from sliceworks.schemas.field_errors import OMITTED, FieldError, invalid
 from sliceworks.schemas.structural import MISSING
@@ -28,6 +28,7 @@ class CompiledRule:
     rule: dict[str, Any]
     program: Program | None = None
     error: str = ""
+    costly: bool = False
     message: Program | None = None
     message_error: str = ""
     field: str = ""
@@ -67,7 +68,7 @@ class RulePrograms:
         try:
             program = self._program(text, rule, "BOOL", "cel expression must evaluate to a bool")
         except CompileError as error:
-            return CompiledRule(rule, error=str(error))
+            return CompiledRule(rule, error=str(error), costly=isinstance(error, TooCostlyError))
         field = field_path(rule["fieldPath"], self._schema) if rule.get("fieldPath") else None
         message = str(rule.get("messageExpression") or "")
         compiled = CompiledRule(rule, program, field=field or "")
@@ -77,7 +78,7 @@ class RulePrograms:
             words = self._program(message, rule, "STRING", "messageExpression must evaluate to a string")
         except CompileError as error:
             text = str(error)
-            prefix = "" if text.startswith("messageExpression") else "messageExpression "
+            prefix = "" if text.startswith("messageExpression") or isinstance(error, TooCostlyError) else "messageExpression "
             return CompiledRule(rule, program, field=field or "", message_error=prefix + text)
         return CompiledRule(rule, program, message=words, field=field or "")
 
@@ -125,8 +126,10 @@ class RulePrograms:
 
     def _activation(self, value: Any, old: Any, absent: bool, optional: bool) -> Any:
         convert = self._convert
+        value = without_nul(value)
         names = {"self": convert(value) if convert else value}
         if not absent:
+            old = without_nul(old)
             before = convert(old) if convert else old
             names["oldSelf"] = {"value": before} if optional else before
         elif optional:

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     Convert = Callable[[Any], Any]
 
+_STANDS_FOR_NUL = "\ue000"
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-zµ]+)")
 _UNITS = {
     "ns us µs ms": (1, 1_000, 1_000, 1_000_000),
@@ -35,6 +38,19 @@ def to_engine(value: Any) -> Any:
     if isinstance(value, datetime):
         return timestamp(value.isoformat())
     return value
+
+
+def without_nul(value: Any) -> Any:
+    """The value with another letter for NUL, at which the engine would cut a text off and so judge only a part of it."""
+    return _replaced(value) if b"\\u0000" in orjson.dumps(value) else value
+
+
+def _replaced(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\x00", _STANDS_FOR_NUL)
+    if isinstance(value, dict):
+        return {_replaced(key): _replaced(item) for key, item in value.items()}
+    return [_replaced(item) for item in value] if isinstance(value, list) else value
 
 
 def converter(schema: Schema | None) -> Convert | None:

@@ -59,6 +59,13 @@ class NoSuchOverload(TypeError):
         super().__init__("no such overload")
 
 
+class TooCostly(ValueError):
+    """The evaluation would take too long."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
 def _top_level(text: str) -> Iterator[str]:
     """The parts of a list of types: `string, map<string, int>` has two."""
     depth, start = 0, 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from sliceworks.cel.libraries.functions import Function
+from sliceworks.cel.libraries.functions import Function, TooCostly
 
 _TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
 _SUMMABLE = ("int", "uint", "double")
 _COMPARABLE = ("int", "uint", "double", "bool", "string", "bytes", _TIMESTAMP, _DURATION)
 _INT_LIMIT = 2**63
+_LONGEST_RANGE = 10_000
 
 
 def is_sorted(items: list[Any]) -> bool:
@@ -40,6 +41,12 @@ def greatest(items: list[Any]) -> Any:
     return max(items)
 
 
+def numbers(count: int) -> list[int]:
+    if count > _LONGEST_RANGE:
+        raise TooCostly
+    return list(range(count))
+
+
 def index_of(items: list[Any], item: Any) -> int:
     return next((index for index, one in enumerate(items) if one == item), -1)
 
@@ -58,4 +65,8 @@ FUNCTIONS = [
     Function("indexOf", "list<~A>.indexOf(~A)", "int", index_of),
     Function("lastIndexOf", "list<~A>.lastIndexOf(~A)", "int", last_index_of),
 ]
-RUN_ONLY = [Function("@sumDurations", f"list<{_DURATION}>.@sumDurations()", _DURATION, total_duration)]
+RUN_ONLY = [
+    Function("@sumDurations", f"list<{_DURATION}>.@sumDurations()", _DURATION, total_duration),
+    # The engine's own range would fill the memory for a large number.
+    Function("@range", "@range(int)", "list<int>", numbers),
+]

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sliceworks.cel.libraries.functions import Function
+from sliceworks.cel.libraries.functions import Function, TooCostly
 
 # The map is copied for each insertion: this bounds the time that one rule can take.
 _LARGEST = 2000
-
-
-class TooCostly(ValueError):
-    """The evaluation would take too long."""
-
-    def __init__(self) -> None:
-        super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 def insert(target: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:

@@ -1,0 +1,107 @@
+"""The parts of Kubernetes' libraries that we wrote ourselves, tried directly."""
+
+from __future__ import annotations
+
+import pytest
+
+from sliceworks.cel.libraries import addresses, patterns, quantities, urls, versions
+from sliceworks.cel.libraries.functions import NoSuchOverload
+
+
+@pytest.mark.parametrize(
+    ("pattern", "without"),
+    [
+        ("(a)(b)", "(?:a)(?:b)"),
+        ("(?P<x>a)|(?<y>b)", "(?:a)|(?:b)"),
+        (r"\(a\)", r"\(a\)"),
+        ("[(](a)", "[(](?:a)"),
+        ("[]()](a)", "[]()](?:a)"),
+        ("[^]()](a)", "[^]()](?:a)"),
+        (r"\Q(a)\E(b)", r"\Q(a)\E(?:b)"),
+        ("(?i)(?:a)", "(?i)(?:a)"),
+        ("(?P<x", "(?P<x"),
+    ],
+)
+def test_groups_are_made_non_capturing(pattern: str, without: str) -> None:
+    assert patterns.without_groups(pattern) == without
+
+
+def test_find_gives_whole_matches() -> None:
+    assert patterns.find("xabbc", "(a)(b+)") == "abb"
+    assert patterns.find("xyz", "a") == ""
+    assert patterns.find_all("a1b22", "([a-z])([0-9]+)") == ["a1", "b22"]
+    assert patterns.find_all("a1b22", "[0-9]", 0) == []
+    with pytest.raises(ValueError, match="Illegal regex"):
+        patterns.find("a", "[")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("https://u:p@Example.com:8443/a/b?x=1#f", ("https", "Example.com:8443", "Example.com", "8443", "/a/b", {"x": ["1"]})),
+        ("/path", ("", "", "", "", "/path", {})),
+        ("HTTP://[::1]/", ("http", "[::1]", "::1", "", "/", {})),
+        ("mailto:x@y", ("mailto", "", "", "", "", {})),
+        ("http://h?a=%20+b&c", ("http", "h", "h", "", "", {"a": ["  b"], "c": [""]})),
+    ],
+)
+def test_parts_of_urls(text: str, parts: tuple[object, ...]) -> None:
+    value, asked = urls.url(text), {one.name: one.run for one in urls.FUNCTIONS if one.member}
+    names = ("getScheme", "getHost", "getHostname", "getPort", "getEscapedPath", "getQuery")
+    assert tuple(run(value) for name in names if (run := asked[name])) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty url"),
+        ("x", "invalid URI for request"),
+        (":x", "missing protocol scheme"),
+        ("http://a:b/", 'invalid port ":b" after host'),
+        ("http://[::1/", "missing ']' in host"),
+        ("http://a b/", 'invalid character " " in host name'),
+        ("/%zz", 'invalid URL escape "%zz"'),
+        ("/\n", "net/url: invalid control character in URL"),
+    ],
+)
+def test_what_is_no_url(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=r"parse ") as caught:
+        urls.url(text)
+    assert str(caught.value).endswith(f": {reason}")
+    assert not urls.is_url(text)
+
+
+def test_versions_are_ordered() -> None:
+    ordered = [
+        "0.9.0",
+        "1.0.0-alpha",
+        "1.0.0-alpha.1",
+        "1.0.0-alpha.beta",
+        "1.0.0-beta.2",
+        "1.0.0-beta.11",
+        "1.0.0-rc.1",
+        "1.0.0",
+        "1.10.0",
+    ]
+    assert sorted(ordered, key=versions.parse) == ordered
+    assert versions.semver("v01.2", True) == versions.semver("1.2.0")
+    assert versions.semver("1.0.0+a") == versions.semver("1.0.0+b")
+    assert [text for text in ("1", "1.2.3-01", "1.2.3-a..b", "1.2.3+", "1.2.x", "1.2.3-ä") if versions.is_semver(text)] == []
+
+
+def test_quantities_are_exact() -> None:
+    assert quantities.add(quantities.quantity("0.1"), quantities.quantity("0.2")) == quantities.quantity("300m")
+    assert quantities.as_integer(quantities.quantity("1Ki")) == 1024
+    assert not quantities.is_integer(quantities.quantity("1e30"))
+
+
+def test_values_of_other_types_match_no_overload() -> None:
+    with pytest.raises(NoSuchOverload):
+        quantities.sign({"a": "b"})
+
+
+def test_networks_contain_their_own_family_only() -> None:
+    assert addresses.contains_cidr(addresses.cidr("10.0.0.0/8"), "10.1.0.0/16")
+    assert not addresses.contains_cidr(addresses.cidr("10.0.0.0/16"), "10.0.0.0/8")
+    assert not addresses.contains_ip(addresses.cidr("10.0.0.0/8"), "::1")
+    assert addresses.is_link_local_multicast(addresses.ip("ff02::1"))
