@@ -159,3 +159,16 @@ def test_starting_twice_at_once_makes_one(capsys: pytest.CaptureFixture[str]) ->
     assert [process.returncode for process in started] == [0, 0, 0], answers
     assert len({out for out, _ in answers}) == 1
     assert status(capsys)["state"] == "running"
+
+
+def test_in_the_foreground_it_says_where_it_answers_and_ends_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-m", "sliceworks", "twin", "start", "--foreground", "--memory", "--speed", "10"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert clock.wait_until(lambda: homes.find("default").state().state == "running", 20)
+    url = status(capsys)["url"]
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith(f"The twin 'default' answers at {url}; use it with: export KUBECONFIG=")
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == 0
+    assert status(capsys)["state"] == "stopped"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -10,25 +11,44 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sliceworks.base import clock
+from sliceworks.base import clock, progress
 from sliceworks.base.errors import SliceworksError, TimedOut
 
 if TYPE_CHECKING:
     from sliceworks.rehearsal.homes import Home, Settings, State
 
 _LINES_OF_LOG = 3
+_POLL = 0.02
 
 
 def run_here(home: Home, settings: Settings) -> None:
     """Be the twin, until SIGTERM or Ctrl-C."""
+    import logging
+
     from sliceworks.twin.main import TwinOptions, serve
 
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     options = TwinOptions(
         name=home.name, directory=home.directory, port=settings.port, memory=settings.memory, speed=settings.speed
     )
+
+    async def main() -> None:
+        telling = asyncio.create_task(_tell(home))
+        try:
+            await serve(options)
+        finally:
+            telling.cancel()
+
     with home.held():
         home.remember(settings)
-        clock.run(serve(options), speed=settings.speed)
+        clock.run(main(), speed=settings.speed)
+
+
+async def _tell(home: Home) -> None:
+    """Say where the twin answers, once it does."""
+    while (state := home.state()).state != "running":
+        await clock.sleep(_POLL)
+    progress.say(f"The twin {home.name!r} answers at {state.url}; use it with: export KUBECONFIG={state.kubeconfig}")
 
 
 def start(home: Home, settings: Settings, timeout: float) -> State:
