@@ -55,7 +55,7 @@ class RulePrograms:
 
     def __init__(self, rules: list[dict[str, Any]], schema: Schema, *, resource: bool) -> None:
         self._schema, self._resource = schema, resource
-        self._convert = converter(schema)
+        self._convert = converter(schema, resource=resource)
         self._environments: dict[bool, Environment] = {}
         self.untyped = not (schema.type or schema.int_or_string)
         self.rules = [] if self.untyped else [self._compile(rule) for rule in rules]

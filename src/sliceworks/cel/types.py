@@ -92,6 +92,8 @@ class Declarations:
         self._known[key] = found = CelType("message", message=message.name)
         self._kept.append(schema)
         for name, child in schema.properties.items():
+            if resource and name == "metadata":
+                continue
             escaped = escape(name)
             kind = self._child(child, f"{message.shown}.{escaped}") if escaped else None
             if escaped and kind:
@@ -104,10 +106,6 @@ class Declarations:
 
     def _add_resource_fields(self, message: Message) -> None:
         """A resource shows its type and names even where its schema says nothing of them, and nothing else of its metadata."""
-        metadata = message.fields.get("metadata")
-        known = self.messages[metadata.message].fields if metadata and metadata.kind == "message" else {}
-        if {"name", "generateName"} <= known.keys() and {"kind", "apiVersion"} <= message.fields.keys():
-            return
         names = self._new_message(None, f"{message.shown}.metadata")
         names.fields.update(name=STRING, generateName=STRING)
         message.fields.update(apiVersion=STRING, kind=STRING, metadata=CelType("message", message=names.name))

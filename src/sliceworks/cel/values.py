@@ -53,12 +53,12 @@ def _replaced(value: Any) -> Any:
     return [_replaced(item) for item in value] if isinstance(value, list) else value
 
 
-def converter(schema: Schema | None) -> Convert | None:
-    """What turns a document's value into the engine's, or None where they are the same."""
-    return _converter(schema, frozenset())
+def converter(schema: Schema | None, *, resource: bool = False) -> Convert | None:
+    """What turns a document's value into the engine's, or None where they are the same. A resource's metadata stays as it is."""
+    return _converter(schema, frozenset(), resource=resource)
 
 
-def _converter(schema: Schema | None, above: frozenset[int]) -> Convert | None:
+def _converter(schema: Schema | None, above: frozenset[int], *, resource: bool = False) -> Convert | None:
     if schema is None or schema.int_or_string or id(schema) in above:
         return None
     above |= {id(schema)}
@@ -72,8 +72,9 @@ def _converter(schema: Schema | None, above: frozenset[int]) -> Convert | None:
     if schema.type != "object":
         return None
     if schema.properties:
-        fields = {name: found for name, child in schema.properties.items() if (found := _converter(child, above))}
-        nullable = frozenset(name for name, child in schema.properties.items() if child.nullable)
+        known = {name: child for name, child in schema.properties.items() if not (resource and name == "metadata")}
+        fields = {name: found for name, child in known.items() if (found := _converter(child, above))}
+        nullable = frozenset(name for name, child in known.items() if child.nullable)
         return _object_converter(fields, nullable) if fields or nullable else None
     value = _converter(schema.additional, above)
     return _map_converter(value) if value else None
