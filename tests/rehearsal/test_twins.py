@@ -159,6 +159,9 @@ def test_starting_twice_at_once_makes_one(capsys: pytest.CaptureFixture[str]) ->
     assert [process.returncode for process in started] == [0, 0, 0], answers
     assert len({out for out, _ in answers}) == 1
     assert status(capsys)["state"] == "running"
+    assert main.run(["twin", "stop"]) == 0
+    # Those that came too late have given up: none takes the place that is free now.
+    assert not clock.wait_until(lambda: homes.find("default").holder() != 0, 1)
 
 
 def test_in_the_foreground_it_says_where_it_answers_and_ends_in_order(capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,12 +82,8 @@ class Home:
         except OSError:
             return 0
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            text = os.read(descriptor, 20)
+            text = b"" if _locked(descriptor, fcntl.LOCK_SH) else os.read(descriptor, 20)
             return int(text) if text.strip().isdigit() else 0
-        else:
-            return 0
         finally:
             os.close(descriptor)
 
@@ -97,8 +93,7 @@ class Home:
         self.create()
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            # Those who only look hold the lock for a moment: give them that moment.
-            if not clock.wait_until(lambda: _locked(descriptor), timeout=0.5):
+            if not _taken(descriptor):
                 raise SliceworksError(f"the twin {self.name!r} is already running", hint="sliceworks twin status")
             os.ftruncate(descriptor, 0)
             os.write(descriptor, str(os.getpid()).encode())
@@ -172,9 +167,26 @@ def _root() -> Path:
     return base / "sliceworks"
 
 
-def _locked(descriptor: int) -> bool:
+def _taken(descriptor: int) -> bool:
+    """Take the lock alone; False when another process has it. Those who only look share it for a moment, and are waited for."""
+
+    outcome = ""
+
+    def decided() -> bool:
+        nonlocal outcome
+        if _locked(descriptor, fcntl.LOCK_EX):
+            outcome = "ours"
+        elif not _locked(descriptor, fcntl.LOCK_SH):
+            outcome = "another's"
+        return bool(outcome)
+
+    clock.wait_until(decided, timeout=5)
+    return outcome == "ours"
+
+
+def _locked(descriptor: int, kind: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
