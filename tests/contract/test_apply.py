@@ -135,7 +135,7 @@ def test_duplicate_keys_are_refused(api: Api, core: str) -> None:
     ports = [{"port": 80, "protocol": "TCP"}, {"port": 80, "protocol": "TCP"}]
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": ports}}
     answer = api.apply(f"{core}/services/s", body)
-    assert answer.status == 500
+    assert answer.status >= 400
     assert answer.message.startswith("failed to create typed patch object")
     assert 'duplicate entries for key [port=80,protocol="TCP"]' in answer.message
 
@@ -183,7 +183,7 @@ def test_apply_yaml_text(api: Api, core: str) -> None:
 
 def test_apply_unknown_field_is_refused(api: Api, core: str) -> None:
     answer = api.apply(f"{core}/configmaps/c", {**applied({}), "colour": "blue"})
-    assert answer.status == 500
+    assert answer.status >= 400
     assert answer.message == (
         "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .colour: field not declared in schema"
     )

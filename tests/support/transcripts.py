@@ -1,0 +1,121 @@
+"""Command lines with their recorded output, in files that a person can read, and runs of them on a cluster.
+
+A transcript holds notes (lines that start at the margin), commands (`  $ command`, continued by `  > line`) and what they printed
+(indented by two). A status other than 0 follows as `  [status]`. What changes from run to run is replaced by a word. With
+`SLICEWORKS_RECORD=1` a run on the real cluster rewrites the file and fails once, so that a person reads the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+SECONDS = 60
+# For commands that go on in the background: wait until something is so, and fail when it does not come.
+PRELUDE = """
+soon() { for _ in $(seq 200); do if eval "$1"; then return 0; fi; sleep 0.05; done; echo "not soon: $1"; return 1; }
+"""
+_RULES = tuple(
+    (re.compile(pattern, re.MULTILINE), word)
+    for pattern, word in (
+        (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+        (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
+        (r'(resourceVersion"?): "\d+"', r'\1: "RV"'),
+        (r"^[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+\] ", "LOG "),
+        (r"/\S*/kubectl-(edit-)?\d+\.yaml", "TEMPORARY"),
+        (r"\b10\.96\.\d+\.\d+\b", "ADDRESS"),
+        (r"\b3[0-2]\d{3}\b", "NODEPORT"),
+        (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-SUFFIX"),
+        (r"(?<=\S)(  +|\t+)(?=\S)", "  "),
+        (r"(?<=  )(\d+[smh])+(?=  |$)", "AGE"),
+        (r"(?<=over )(\d+[smh])+(?=\))", "AGE"),
+        (r"[ \t]+$", ""),
+    )
+)
+
+
+@dataclass
+class Step:
+    """Notes, a command of one or more lines, and what it is known to print."""
+
+    notes: list[str] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+
+    def lines(self) -> Iterator[str]:
+        """The step as it stands in the file."""
+        yield from self.notes
+        for index, line in enumerate(self.command):
+            yield f"  {'>' if index else '$'} {line}".rstrip()
+        yield from (f"  {line}".rstrip() for line in self.output)
+
+
+def read(path: Path) -> list[Step]:
+    """The steps of a transcript."""
+    steps = [Step()]
+    for line in path.read_text().splitlines():
+        if not line.startswith("  ") and (line or not steps[-1].command):
+            if steps[-1].command:
+                steps.append(Step())
+            steps[-1].notes.append(line)
+        elif line.startswith("  $ "):
+            if steps[-1].command:
+                steps.append(Step())
+            steps[-1].command.append(line[4:])
+        elif line.startswith("  >") and not steps[-1].output:
+            steps[-1].command.append(line[4:])
+        else:
+            steps[-1].output.append(line[2:])
+    for step in steps:
+        _move_blank_lines(step)
+    return steps
+
+
+def _move_blank_lines(step: Step) -> None:
+    while step.output and not step.output[-1]:
+        step.output.pop()
+
+
+def play(path: Path, folder: Path, environment: Mapping[str, str], words: Mapping[str, str], *, recorder: bool) -> None:
+    """Run a transcript in `folder` and compare. `words` maps texts of this run to their stand-ins."""
+    steps = read(path)
+    seen = [Step(step.notes, step.command, _run(step, folder, environment, words)) for step in steps]
+    if recorder and os.environ.get("SLICEWORKS_RECORD") == "1" and seen != steps:
+        path.write_text("\n".join(line for step in seen for line in (*step.lines(), "")).rstrip() + "\n")
+        raise AssertionError(f"recorded {path.name}: read the difference, then run again")
+    for now, before in zip(seen, steps, strict=True):
+        assert now.output == before.output, f"{path.name}: {before.command[:1]}"
+
+
+def _run(step: Step, folder: Path, environment: Mapping[str, str], words: Mapping[str, str]) -> list[str]:
+    if not step.command:
+        return []
+    done = subprocess.run(
+        ["bash", "-c", PRELUDE + "\n".join(step.command)],
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=SECONDS,
+        check=False,
+    )
+    text = normalised(done.stdout.decode(), words)
+    return [*text.splitlines(), *([f"[{done.returncode}]"] if done.returncode else [])]
+
+
+def normalised(text: str, words: Mapping[str, str]) -> str:
+    """The text without what changes from run to run."""
+    for this, word in words.items():
+        text = text.replace(this, word)
+    for pattern, word in _RULES:
+        text = pattern.sub(word, text)
+    return text.rstrip("\n")
