@@ -175,3 +175,9 @@ def test_in_the_foreground_it_says_where_it_answers_and_ends_in_order(capsys: py
     assert process.communicate(timeout=20) == ("", "")
     assert process.returncode == 0
     assert status(capsys)["state"] == "stopped"
+
+
+def test_a_start_that_takes_too_long_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["twin", "start", "--memory", "--timeout", "0.01s"]) == 3
+    assert "gave no answer within 0.01 s" in capsys.readouterr().err
+    assert not clock.wait_until(lambda: homes.find("default").holder() != 0, 1)

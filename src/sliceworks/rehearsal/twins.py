@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -128,20 +129,30 @@ def _spawn(home: Home, settings: Settings, timeout: float) -> State:
 
 
 def _wait(home: Home, timeout: float, child: int) -> State:
-    """Wait until it answers, or until it is clear that it will not."""
-    outcomes: list[State] = []
+    """Wait until it answers, or until it is clear that it will not. A child that is not to be the twin is ended."""
+    state, gone = home.state(), not child
 
     def decided() -> bool:
-        gone = not child or _reap(child)
+        nonlocal state, gone
+        gone = gone or _reap(child)
         state = home.state()
-        outcomes[:] = [state]
         return state.state == "running" or (state.state == "stopped" and gone)
 
-    if not clock.wait_until(decided, timeout):
+    in_time = clock.wait_until(decided, timeout)
+    if not gone and not (in_time and state.pid == child):
+        _withdraw(child)
+    if not in_time:
         raise TimedOut(f"the twin {home.name!r} gave no answer within {timeout:g} s", hint=f"its log is {home.log}")
-    if outcomes[0].state != "running":
+    if state.state != "running":
         raise SliceworksError(f"the twin {home.name!r} did not start{_last_words(home)}", hint=f"its log is {home.log}")
-    return outcomes[0]
+    return state
+
+
+def _withdraw(child: int) -> None:
+    """End a process of ours that nobody waits for any more."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
 
 
 def _reap(child: int) -> bool:
