@@ -124,6 +124,11 @@ def catalogue() -> Builtins:
     return Builtins()
 
 
+def is_kind(group: str, version: str, kind: str) -> bool:
+    """Whether a kind is built in."""
+    return any((item.group, item.version, item.kind) == (group, version, kind) for item in catalogue().resources)
+
+
 def component_name(group: str, version: str, kind: str) -> str:
     """The component that describes a built-in kind: `io.k8s.api.batch.v1.Job`."""
     package = _PACKAGES.get(group) or "io.k8s.api." + group.partition(".")[0]

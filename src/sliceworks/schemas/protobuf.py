@@ -69,7 +69,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif wire == 5:
             size = 4
         else:
-            raise ProtobufRefused(f"illegal wire type {wire}")
+            raise ProtobufRefused(f"proto: illegal wireType {wire}")
         if at + size > end:
             raise ProtobufRefused("unexpected EOF")
         yield number, data[at : at + size]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_RECURSION = 5_000
+"""Enough for every walk over the deepest document that is let in."""
+
+
 @dataclass(frozen=True, slots=True)
 class TwinOptions:
     """How one twin is run. Everything it keeps is in `directory`."""
@@ -40,6 +45,7 @@ class TwinOptions:
 
 async def serve(options: TwinOptions) -> None:
     """Run a twin until SIGTERM or SIGINT. `ready.json` appears once it answers, and is gone again when it does not."""
+    sys.setrecursionlimit(_RECURSION)
     directory = options.directory
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     ready = directory / "ready.json"

@@ -55,7 +55,7 @@ def read_options(call: Call) -> DeleteOptions:
         try:
             raw = structural.decode(builtins.catalogue().component(_OPTIONS), raw, [])
         except structural.TypeMismatch as error:
-            raise BadRequest(f'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: {error}') from error
+            raise BadRequest(str(error)) from error
     else:
         raw = {name: call.param(name) for name in ("propagationPolicy", "orphanDependents") if call.params.get(name)}
         if (grace := call.number("gracePeriodSeconds")) is not None:

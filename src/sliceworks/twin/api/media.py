@@ -24,6 +24,7 @@ PATCH_TYPES = (
     "application/apply-patch+cbor",
 )
 _OFFERED = f"{JSON}, {YAML}, {PROTOBUF}"
+_SHOWN = 30
 _JSON_HEADERS = {"content-type": JSON, "cache-control": "no-cache, private"}
 
 
@@ -77,43 +78,109 @@ def content_type(headers: Mapping[str, str]) -> str:
 
 
 def read_object(body: bytes, media: str, kind: str, *, custom: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """A body as an object, and the paths of fields that it gives twice."""
+    """A body as an object, and what is to be said of fields that it gives twice."""
     if media == PROTOBUF and not custom:
         return read_protobuf(body, kind), []
     if media not in {"", JSON, YAML, "application/x-yaml"}:
-        if custom:
-            raise UnsupportedMediaType(
-                f"the body of the request was in an unknown format - accepted media types include: {JSON}, {YAML}"
-            )
-        raise UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {_OFFERED}")
-    value, twice = read_yaml(body, kind) if media in {YAML, "application/x-yaml"} else read_json(body, kind)
+        offered = f"{JSON}, {YAML}" if custom else _OFFERED
+        raise UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {offered}")
+    try:
+        value, twice = read_yaml(body) if media in {YAML, "application/x-yaml"} else _read_json_object(body)
+    except Unreadable as error:
+        raise _unrecognized(kind, str(error), body) from error
+    if value is None and not custom:
+        return {}, []
     if not isinstance(value, dict):
-        shown = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
-        raise BadRequest(
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal {shown} into Go value of type struct "
-            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-        )
+        why = f"couldn't get version/kind; json parse error: json: cannot unmarshal {_go_name(value)} into Go value of type {_HEAD}"
+        raise _unrecognized(kind, why, body)
     return value, twice
 
 
-def read_json(body: bytes, kind: str) -> tuple[Any, list[str]]:
-    """JSON, and the paths of duplicate fields."""
+_HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+class Unreadable(Exception):
+    """Text that cannot be read, in Go's words."""
+
+
+def _unrecognized(kind: str, why: str, body: bytes) -> BadRequest:
+    return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})")
+
+
+def _summary(body: bytes) -> str:
+    """The beginning of a body, as a refusal shows it: JSON objects as text, anything else in hexadecimal."""
+    if not body:
+        return "<empty>"
+    more = " ..." if len(body) > _SHOWN else ""
+    start = body[:_SHOWN]
+    return (start.decode("utf-8", "replace") if body.startswith(b"{") else start.hex()) + more
+
+
+def _go_name(value: Any) -> str:
+    return {list: "array", str: "string", bool: "bool", dict: "object"}.get(type(value), "number")
+
+
+def _read_json_object(body: bytes) -> tuple[Any, list[str]]:
     try:
-        value = orjson.loads(body)
+        return read_json(body)
+    except Unreadable as error:
+        raise Unreadable(f"couldn't get version/kind; json parse error: {error}") from error
+
+
+def read_json(body: bytes) -> tuple[Any, list[str]]:
+    """JSON, and what is to be said of duplicate fields; raises Unreadable."""
+    try:
+        value = _loads(body)
     except orjson.JSONDecodeError as error:
-        shown = body[:200].decode("utf-8", "replace")
-        wanted = f"the object provided is unrecognized (must be of type {kind}): " if kind else ""
-        raise BadRequest(f"{wanted}couldn't get version/kind; json parse error: {_reason(error, body)} ({shown})") from error
+        raise Unreadable(_syntax_error(body, error)) from error
     # A body that encodes back to as many bytes holds no field twice: most clients send compact JSON, and skip the slow look.
-    if len(orjson.dumps(value)) == len(body):
-        return value, []
+    try:
+        if len(orjson.dumps(value)) == len(body):
+            return value, []
+    except orjson.JSONEncodeError as error:
+        raise Unreadable("exceeded max depth") from error
     return value, _duplicates(body)
 
 
-def _reason(error: orjson.JSONDecodeError, body: bytes) -> str:
-    if not body.strip() or error.pos >= len(error.doc.rstrip()):
+def _loads(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        # Go puts a replacement character where bytes are no UTF-8.
+        text = body.decode("utf-8", "replace")
+        if "\ufffd" not in text:
+            raise
+        return orjson.loads(text)
+
+
+def _syntax_error(body: bytes, error: orjson.JSONDecodeError) -> str:
+    """What Go's decoder says of the same text."""
+    text = body.decode("utf-8", "replace")
+    at, why = _first_fault(text, error.pos)
+    if at >= len(text.rstrip()):
         return "unexpected end of JSON input"
-    return f"invalid character {error.doc[error.pos]!r} looking for beginning of value"
+    if at < 0:
+        return "exceeded max depth"
+    shown = "'\\''" if text[at] == "'" else f"'{text[at]}'"
+    inside = "array element" if text[:at].count("[") > text[:at].count("]") else "object key:value pair"
+    places = {
+        "Extra data": "after top-level value",
+        "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+        "Expecting ':' delimiter": "after object key",
+        "Expecting ',' delimiter": f"after {inside}",
+    }
+    return f"invalid character {shown} {places.get(why, 'looking for beginning of value')}"
+
+
+def _first_fault(text: str, otherwise: int) -> tuple[int, str]:
+    """Where the text stops being JSON, and why; -1 when it is nested too deeply to tell."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos, error.msg
+    except (RecursionError, ValueError):
+        return -1, ""
+    return otherwise, ""
 
 
 def _duplicates(body: bytes) -> list[str]:
@@ -150,20 +217,18 @@ def _locate(value: Any, names: list[str]) -> list[str]:
     return [places[name] for name in wanted if name in places]
 
 
-def read_yaml(body: bytes, kind: str) -> tuple[Any, list[str]]:
-    """YAML, and the paths of duplicate fields."""
+def read_yaml(body: bytes) -> tuple[Any, list[str]]:
+    """YAML, and what is to be said of duplicate fields; raises Unreadable."""
     from sliceworks.twin.api.yaml_bodies import YamlRefused, decode
 
     try:
         value, twice = decode(body)
     except YamlRefused as error:
-        wanted = f"the object provided is unrecognized (must be of type {kind}): " if kind else ""
-        raise BadRequest(f"{wanted}couldn't get version/kind; json parse error: {error}") from error
+        raise Unreadable(f"yaml: {error}") from error
     if not twice:
         return value, []
-    return value, [
-        "yaml: unmarshal errors:\n  " + "\n  ".join(f'line {line}: key "{key}" already set in map' for key, line in twice)
-    ]
+    found = [f'line {line}: key "{key}" already set in map' for key, line in twice]
+    return value, ["yaml: unmarshal errors:\n  " + "\n  ".join(found)]
 
 
 def read_protobuf(body: bytes, kind: str) -> dict[str, Any]:
@@ -173,7 +238,7 @@ def read_protobuf(body: bytes, kind: str) -> dict[str, Any]:
     try:
         return protobuf.decode(body, builtins.component_name)
     except protobuf.ProtobufRefused as error:
-        raise BadRequest(f"the object provided is unrecognized (must be of type {kind}): {error}") from error
+        raise _unrecognized(kind, str(error), body) from error
 
 
 def json_response(status: int, body: bytes, form: Form = _PLAIN, warnings: list[str] | None = None) -> Response:

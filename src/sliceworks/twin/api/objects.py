@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base.errors import BadRequest
-from sliceworks.schemas import managed, structural
+from sliceworks.schemas import builtins, managed, structural
 from sliceworks.schemas.field_errors import FieldError, refusal
 from sliceworks.twin.api import conversions, media
 
@@ -32,16 +32,24 @@ def check_kind(call: Call, obj: Obj) -> None:
         shown = "kind" if not isinstance(kind, str) else "apiVersion"
         raise BadRequest(f"couldn't get version/kind; json parse error: {shown} must be text")
     elif (kind or call.resource.kind) != call.resource.kind or (api_version or call.api_version) != call.api_version:
-        version = (api_version or call.api_version).rpartition("/")[2]
-        why = f'no kind "{kind}" is registered for version "{api_version}"'
-        if call.resource.custom:
-            raise BadRequest(
-                f"the API version in the data ({api_version}) does not match the expected API version ({call.api_version})"
-                if api_version != call.api_version
-                else f'{kind} in version "{version}" cannot be handled as a {call.resource.kind}: {why}'
-            )
-        raise BadRequest(f'{kind} in version "{version}" cannot be handled as a {call.resource.kind}: {why}')
+        raise _mismatch(call, str(kind), str(api_version))
     obj["kind"], obj["apiVersion"] = call.resource.kind, call.api_version
+
+
+def _mismatch(call: Call, kind: str, api_version: str) -> BadRequest:
+    """The body is of another kind than the URL."""
+    expected = call.resource.kind
+    if call.resource.custom and api_version != call.api_version:
+        return BadRequest(
+            f"the API version in the data ({api_version}) does not match the expected API version ({call.api_version})"
+        )
+    group, _, version = api_version.rpartition("/")
+    if builtins.is_kind(group, version, kind) and not call.resource.custom:
+        home = (call.resource.group or "core").partition(".")[0]
+        why = f"converting ({version}.{kind}) to ({home}.{expected}): unknown conversion"
+    else:
+        why = f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
+    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {expected}: {why}')
 
 
 def read(call: Call) -> tuple[Obj, list[str]]:

@@ -9,7 +9,7 @@ import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, UnsupportedMediaType
-from sliceworks.schemas import applied, managed, patches
+from sliceworks.schemas import applied, managed, patches, structural
 from sliceworks.schemas.field_errors import refusal, required
 from sliceworks.schemas.strategic import strategic_merge
 from sliceworks.twin.api import media, objects
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _JSON_PATCH, _MERGE, _STRATEGIC, _APPLY = media.PATCH_TYPES[:4]
+_PREFIXES = {_APPLY: "error decoding YAML: error converting YAML to JSON: ", _STRATEGIC: ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +44,16 @@ def read_patch(call: Call) -> Patch:
         raise UnsupportedMediaType(
             f"the body of the request was in an unknown format - accepted media types include: {', '.join(offered)}"
         )
-    if kind == _APPLY:
-        body, twice = media.read_yaml(call.request.body, "")
-        if not call.param("fieldManager"):
-            raise refusal("meta.k8s.io", "PatchOptions", "", [required("fieldManager", "is required for apply patch")])
-    else:
-        body, twice = _read_json(call.request.body)
-    return Patch(kind, body, twice)
-
-
-def _read_json(body: bytes) -> tuple[Any, list[str]]:
+    if kind == _APPLY and not call.param("fieldManager"):
+        raise refusal("meta.k8s.io", "PatchOptions", "", [required("fieldManager", "is required for apply patch")])
     try:
-        return media.read_json(body, "")
-    except BadRequest as error:
-        raise BadRequest(f"error decoding patch: {error.message}") from error
+        body, twice = media.read_yaml(call.request.body) if kind == _APPLY else media.read_json(call.request.body)
+    except media.Unreadable as error:
+        prefix = {_APPLY: "error decoding YAML: error converting YAML to JSON: ", _STRATEGIC: ""}.get(
+            kind, "error decoding patch: "
+        )
+        raise BadRequest(f"{prefix}{error}") from error
+    return Patch(kind, body, twice)
 
 
 def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
@@ -79,18 +76,44 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
         # A patched object shares parts with the old one, and decoding changes what it reads.
         return objects.decode(call, fresh(new), patch.twice)
     except BadRequest as error:
-        shown = applied.shown(patch.body) if patch.type == _STRATEGIC else orjson.dumps(new).decode()
         why = error.message.partition(f"cannot be handled as a {call.resource.kind}: ")[2] or error.message
-        raise patches.unreadable(shown, why) from error
+        if patch.type != _STRATEGIC:
+            raise patches.unreadable(orjson.dumps(_in_order(new, patch.body)).decode(), why) from error
+        cause = error.__cause__
+        if isinstance(cause, structural.TypeMismatch):
+            why = _restoring(cause)
+        raise patches.unreadable(applied.shown(patch.body), why) from error
+
+
+def _in_order(new: Any, patch: Any) -> Any:
+    """The order in which Go writes a patched object: what was touched comes sorted by name."""
+    if not isinstance(new, dict) or not isinstance(patch, dict | list):
+        return new
+    below = patch if isinstance(patch, dict) else {}
+    return {key: _in_order(new[key], below.get(key)) for key in sorted(new)}
+
+
+def _restoring(mismatch: structural.TypeMismatch) -> str:
+    """What Go says of a value that does not fit after a strategic patch, which it reads from maps and not from text."""
+    found = {"array": "slice", "object": "map", "number": "int64"}.get(mismatch.found, mismatch.found)
+    if mismatch.wanted.startswith("[]"):
+        return f"cannot restore slice from {found}"
+    if mismatch.wanted.startswith("map["):
+        return f"cannot restore map from {found}"
+    if "." in mismatch.wanted:
+        return f"cannot restore struct from: {found}"
+    return f"unrecognized type: {mismatch.wanted}"
 
 
 def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:
     body = patch.body
     if not isinstance(body, dict):
         raise BadRequest("error decoding YAML: the patch is no object")
+    if body.get("kind") != call.resource.kind or body.get("apiVersion") != call.api_version:
+        group, _, version = str(body.get("apiVersion") or "").rpartition("/")
+        raise BadRequest(f"invalid object type: {group}/{version}, Kind={body.get('kind') or ''}")
     body.setdefault("metadata", {})
     _check_applied(call, body)
-    objects.check_kind(call, body)
     strategy = call.resource.strategy
     reset: Obj = {"f:status": {}} if strategy.has_status and not call.target.subresource else {}
     if call.target.subresource == "status":

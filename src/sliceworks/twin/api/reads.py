@@ -90,6 +90,10 @@ class Reader:
         wanted = revision_param(call)
         if token:
             if wanted:
+                try:
+                    decode_continue(token)
+                except BadRequest as error:
+                    raise BadRequest(f"invalid continue token: {error.message}") from error
                 raise BadRequest("specifying resource version is not allowed when using continue")
             revision, start = decode_continue(token)
             if revision < self._core.store.compacted(call.resource.stored_as):
@@ -139,7 +143,8 @@ def revision_param(call: Call) -> int:
         return 0
     if not text.isascii() or not text.isdigit():
         why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise BadRequest(f'invalid resource version: resourceVersion: Invalid value: "{text}": {why}')
+        prefix = "invalid resource version: " if call.target.verb == "list" else ""
+        raise BadRequest(f'{prefix}resourceVersion: Invalid value: "{text}": {why}')
     return int(text)
 
 

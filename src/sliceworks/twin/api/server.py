@@ -19,7 +19,7 @@ import httptools
 import orjson
 
 from sliceworks.base import clock
-from sliceworks.base.errors import ApiError, BadRequest, RequestEntityTooLarge
+from sliceworks.base.errors import ApiError, BadRequest, MethodNotAllowed, RequestEntityTooLarge
 from sliceworks.kube.transport import Request, Response
 from sliceworks.twin.api.app import LARGEST_BODY
 from sliceworks.twin.auth.certificates import user_of
@@ -138,6 +138,8 @@ class Connection(asyncio.Protocol):
             pass
         except httptools.HttpParserCallbackError as error:
             self._refuse(error.__context__ if isinstance(error.__context__, ApiError) else BadRequest("malformed request"))
+        except httptools.HttpParserInvalidMethodError:
+            self._refuse(MethodNotAllowed("the server does not allow this method on the requested resource", details={}))
         except httptools.HttpParserError:
             self._refuse(BadRequest("malformed HTTP request"))
 

@@ -155,7 +155,7 @@ class Writer:
             metadata["generation"] = 1
         strategy.prepare_create(obj, self._core.view)
         self._core.admit(call, "CREATE", obj, None)
-        name = metadata["name"]
+        name = metadata.get("name", "")
         objects.refuse(call, name, self._errors(call, obj, None))
         self._core.judge(call, obj, None)
         if self._core.store.get(resource.stored_as, call.namespace, name) is not None:
@@ -222,11 +222,8 @@ class Writer:
 
     def _check_version(self, call: Call, obj: Obj, old: Obj) -> None:
         given = obj["metadata"].get("resourceVersion") or ""
-        if given and not given.isdigit():
-            raise field_errors.refusal(
-                call.resource.group, call.resource.kind, call.name,
-                [field_errors.invalid("metadata.resourceVersion", given, f'strconv.ParseUint: parsing "{given}": invalid syntax')],
-            )  # fmt: skip
+        if given and not (given.isascii() and given.isdigit()):
+            raise BadRequest(f'strconv.ParseUint: parsing "{given}": invalid syntax')
         if given in {"", "0"} and not call.resource.strategy.unconditional_update and call.target.verb == "update":
             raise field_errors.refusal(
                 call.resource.group, call.resource.kind, call.name,
@@ -254,6 +251,8 @@ class Writer:
             obj[field] = old[field]
         for field in [key for key in obj if key not in old and key != "status"]:
             del obj[field]
+        if "qosClass" in (old.get("status") or {}):
+            obj.setdefault("status", {}).setdefault("qosClass", old["status"]["qosClass"])
         for field in call.resource.strategy.status_resets.get("f:metadata", ()):
             _copy(old["metadata"], obj["metadata"], field.removeprefix("f:"))
 
@@ -296,10 +295,16 @@ class Writer:
         return errors
 
     def _name_errors(self, call: Call, metadata: Obj) -> list[field_errors.FieldError]:
-        name = metadata.get("name")
+        name, prefix = metadata.get("name"), metadata.get("generateName")
+        check = call.resource.strategy.name_errors
+        errors = (
+            [field_errors.invalid("metadata.generateName", prefix, text) for text in check(names.masked_prefix(prefix))]
+            if prefix
+            else []
+        )
         if not name:
-            return [field_errors.required("metadata.name", "name or generateName is required")]
-        return [field_errors.invalid("metadata.name", name, text) for text in call.resource.strategy.name_errors(name)]
+            return [*errors, field_errors.required("metadata.name", "name or generateName is required")]
+        return errors + [field_errors.invalid("metadata.name", name, text) for text in check(name)]
 
     def _reset_fields(self, call: Call) -> Obj:
         """The fields that this endpoint never gives anyone: they are put back before ownership is written down."""

@@ -7,6 +7,8 @@ from typing import Any
 import yaml
 
 _MOST_NODES = 200_000
+DEEPEST = 250
+"""As deep as JSON can be written here; the real server goes to 10,000."""
 
 
 class YamlRefused(Exception):
@@ -57,16 +59,32 @@ def encode(value: Any) -> bytes:
 def decode(body: bytes) -> tuple[Any, list[tuple[str, int]]]:
     """The document, and the names and lines of fields that it gives twice."""
     try:
+        _check_depth(body)
         loader = _Loader(body)
         loader.twice = []
         try:
             value = loader.get_single_data()
         finally:
             loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line if error.problem_mark else 0
+        raise YamlRefused(f"line {line}: {error.problem}" if line else str(error.problem)) from error
     except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
         raise YamlRefused(" ".join(str(error).split())) from error
     _check_json(value)
     return value, loader.twice
+
+
+def _check_depth(body: bytes) -> None:
+    """Refuse deep nesting from the stream of events: building the document would exhaust the C stack, and end the process."""
+    depth = 0
+    for event in yaml.parse(body, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise YamlRefused("exceeded max depth")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _check_json(value: Any) -> None:
