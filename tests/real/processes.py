@@ -37,6 +37,7 @@ class Process:
     def start(self) -> None:
         """Start it; once more after `kill` with the same command."""
         with self.log.open("ab") as log:
+            self.started = time.monotonic()
             self._popen = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env)
 
     def alive(self) -> bool:

@@ -1,0 +1,162 @@
+"""The twin's API beside the real etcd and kube-apiserver, driven by the same client in the same run.
+
+    python bench/api.py [--quick] [--twin-only] [--json-only]
+
+Progress goes to stderr. The last line on stdout is JSON: `{"creates": {"ratio": 2.3, "goal": 2.0}, …}`. The real programs are built
+once, which takes Go and some minutes; etcd runs without fsync. The twin is durable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.measure.loads import Load
+from bench.measure.results import Measure, as_json, report
+from bench.measure.servers import Real, Server, Twin
+
+from sliceworks.base import clock, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+GIGABYTE = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    repeats: int = 5
+    starts: int = 3
+    warm_up: int = 500
+    requests: int = 2_000
+    listed: int = 5_000
+    watchers: int = 100
+    events: int = 1_000
+    objects: int = 100_000
+
+
+QUICK = Sizes(repeats=3, starts=1, warm_up=200, requests=1_000, events=250, objects=10_000)
+
+
+def measures() -> dict[str, Measure]:
+    """What is compared, with the goals."""
+    listed = (
+        Measure("start", "s to ready", 8, less_is_better=True),
+        Measure("memory", "MB after the load", 5, less_is_better=True),
+        Measure("creates", "pods/s, 16 at once", 2),
+        Measure("gets", "pods/s, 16 at once", 2),
+        Measure("patches", "pods/s, 16 at once", 2),
+        Measure("list", "s for a whole list", 1, less_is_better=True),
+        Measure("fanout", "events/s to watchers", 1),
+        Measure("size", "MB for 100,000 pods", 1, less_is_better=True),
+    )
+    return {measure.name: measure for measure in listed}
+
+
+class Bench:
+    """One run."""
+
+    def __init__(self, sizes: Sizes, folder: Path, *, twin_only: bool = False, profile: Path | None = None) -> None:
+        self.sizes, self.folder, self.profile = sizes, folder, profile
+        self.kinds: tuple[str, ...] = ("twin",) if twin_only else ("real", "twin")
+        self.found = measures()
+        self._serial = 0
+
+    def run(self) -> list[Measure]:
+        """Start the servers, load them, end them."""
+        for _ in range(self.sizes.starts - 1):
+            for kind in self.kinds:
+                self._start(kind).stop()
+        servers: list[Server] = []
+        try:
+            servers += [self._start(kind) for kind in self.kinds]
+            clock.run(self._load(servers))
+        finally:
+            for server in servers:
+                server.stop()
+        return list(self.found.values())
+
+    def _start(self, kind: str) -> Server:
+        self._serial += 1
+        folder = self.folder / f"{kind}-{self._serial}"
+        server: Server = Twin(folder, profile=self.profile) if kind == "twin" else Real(folder)
+        self._note("start", server, server.seconds_to_ready)
+        return server
+
+    def _note(self, name: str, server: Server, value: float) -> None:
+        progress.say(f"{name:8} {server.name}  {value:,.3f} {self.found[name].unit}")
+        values = self.found[name].twin if server.name == "twin" else self.found[name].real
+        values.append(value)
+
+    async def _load(self, servers: list[Server]) -> None:
+        sizes, loads = self.sizes, [Load(server) for server in servers]
+        for load in loads:
+            await load.prepare(sizes.warm_up)
+        await self._repeat("creates", loads, lambda load: load.creates(sizes.requests))
+        await self._repeat("gets", loads, lambda load: load.gets(sizes.requests * 2))
+        await self._repeat("patches", loads, lambda load: load.patches(sizes.requests))
+        for load in loads:
+            await load.fill(sizes.listed)
+        await self._repeat("list", loads, lambda load: load.list_seconds())
+        await self._repeat(
+            "fanout", loads, lambda load: load.fan_out(sizes.watchers, sizes.events), repeats=(sizes.repeats + 1) // 2
+        )
+        for load in loads:
+            self._note("memory", load.server, load.server.resident_bytes() / 1e6)
+        await self._size(loads[-1])
+        for load in loads:
+            await load.close()
+
+    async def _repeat(
+        self, name: str, loads: list[Load], act: Callable[[Load], Awaitable[float]], *, repeats: int | None = None
+    ) -> None:
+        """Measure each side in turn, now one first and now the other."""
+        for turn in range(repeats or self.sizes.repeats):
+            for load in loads if turn % 2 else reversed(loads):
+                self._note(name, load.server, await act(load))
+
+    async def _size(self, load: Load) -> None:
+        """What the twin holds with 100,000 pods; a smaller run is stretched to that number."""
+        idle = load.server.resident_bytes()
+        before = len(load.names)
+        await load.fill(self.sizes.objects)
+        each = (load.server.resident_bytes() - idle) / (self.sizes.objects - before)
+        stretched = load.server.resident_bytes() + each * (100_000 - self.sizes.objects)
+        self.found["size"].real = [GIGABYTE / 1e6]
+        self._note("size", load.server, stretched / 1e6)
+
+
+def main() -> None:
+    """Measure, and print."""
+    arguments = _arguments()
+    progress.set_quiet(arguments.json_only)
+    sizes = QUICK if arguments.quick else Sizes()
+    if arguments.tiny:
+        sizes = replace(QUICK, repeats=1, warm_up=10, requests=20, listed=40, watchers=3, events=5, objects=60)
+    with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
+        found = Bench(sizes, Path(folder), twin_only=arguments.twin_only, profile=arguments.profile).run()
+    if not arguments.json_only:
+        print(report(found))
+    print(as_json(found))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="The twin's API beside the real etcd and kube-apiserver.")
+    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
+    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
+    parser.add_argument("--twin-only", action="store_true", help="leave the real programs out")
+    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="run the twin under cProfile; what it found goes to FILE")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

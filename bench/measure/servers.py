@@ -1,0 +1,119 @@
+"""The two sides of the comparison, each as processes of its own: the twin as users run it, and the real etcd and kube-apiserver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from tests.real.control_plane import ControlPlane
+from tests.real.processes import free_port, resident_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PATIENCE = 60.0
+
+
+class Server(Protocol):
+    """A running server: how long it took to be ready, how to reach it, what it holds."""
+
+    name: str
+    kubeconfig: Path
+    seconds_to_ready: float
+
+    def resident_bytes(self) -> int:
+        """Its memory, all processes together."""
+        ...
+
+    def stop(self) -> None:
+        """End it."""
+        ...
+
+
+class Twin:
+    """`sliceworks twin start --foreground` in a home of its own, durable."""
+
+    name = "twin"
+
+    def __init__(self, folder: Path, *, profile: Path | None = None) -> None:
+        folder.mkdir()
+        port = free_port()
+        runner = ["-m", "cProfile", "-o", str(profile)] if profile else []
+        command = [
+            sys.executable,
+            *runner,
+            "-m",
+            "sliceworks",
+            "twin",
+            "start",
+            "--foreground",
+            "--name",
+            "bench",
+            "--port",
+            str(port),
+        ]
+        started = time.monotonic()
+        with (folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "SLICEWORKS_HOME": str(folder)})
+        try:
+            self._wait(f"https://127.0.0.1:{port}/readyz", folder / "log")
+        except BaseException:
+            self._process.kill()
+            raise
+        self.seconds_to_ready = time.monotonic() - started
+        self.kubeconfig = folder / "twins" / "bench" / "kubeconfig"
+
+    def _wait(self, url: str, log: Path) -> None:
+        tls = ssl._create_unverified_context()
+        deadline = time.monotonic() + _PATIENCE
+        while not _ready(url, tls):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"the twin does not start:\n{log.read_text()}")
+            time.sleep(0.005)
+
+    def resident_bytes(self) -> int:
+        """The twin is one process."""
+        return resident_bytes(self._process.pid)
+
+    def stop(self) -> None:
+        """End it in an orderly way, so that a profile is written."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Real:
+    """etcd without fsync and kube-apiserver; no controller manager, which would only take time from them."""
+
+    name = "real"
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._plane = ControlPlane(folder, controllers=())
+        self.seconds_to_ready = time.monotonic() - self._plane.processes["etcd"].started
+        self.kubeconfig = self._plane.kubeconfig
+
+    def resident_bytes(self) -> int:
+        """etcd and kube-apiserver together."""
+        return self._plane.resident_bytes()
+
+    def stop(self) -> None:
+        """End both."""
+        self._plane.stop()
+
+
+def _ready(url: str, tls: ssl.SSLContext) -> bool:
+    with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(url, timeout=2, context=tls) as response:
+        return bool(response.status == 200)
+    return False
