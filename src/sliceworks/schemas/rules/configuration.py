@@ -34,7 +34,7 @@ def config_map_errors(obj: Json) -> Errors:
         named(out, key, f"binaryData[{key}]", names.config_key_errors)
         size += _decoded_size(value)
     if size > _MOST_BYTES:
-        out.append(too_long("", _MOST_BYTES))
+        out.append(too_long("[]", _MOST_BYTES))
     return out
 
 
