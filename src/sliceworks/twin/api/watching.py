@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sliceworks.twin.api.calls import Call
     from sliceworks.twin.api.core import Core
-    from sliceworks.twin.store.buckets import Watch
+    from sliceworks.twin.store.watches import Watch
 
 _HEADERS = {"content-type": "application/json", "cache-control": "no-cache, private"}
 _BOOKMARK_EVERY = 60.0

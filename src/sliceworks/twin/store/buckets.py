@@ -1,85 +1,104 @@
 """All objects of one resource, in key order, with the recent changes to them and those who watch.
 
-History is a window: once a change has left it, neither a watch nor a list can go back behind it, and asking for that is Expired.
+History is a window, bounded by a number of changes and by their bytes: once a change has left it, neither a watch nor a list can go
+back behind it, and asking for that is Expired.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import Expired
 from sliceworks.twin.store.entries import DELETED, Change, Entry
+from sliceworks.twin.store.watches import Watches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-_LONGEST_BACKLOG = 50_000
+    from collections.abc import Iterator
 
 
-class Watch:
-    """A reader of one bucket's changes, all or those of a namespace or a name; `wake` is called when there is something to read."""
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How much history a bucket keeps. It may run over by a quarter, so that it is not trimmed for every change."""
 
-    __slots__ = ("changes", "closed", "name", "namespace", "wake")
-
-    def __init__(self, namespace: str | None, name: str | None, wake: Callable[[], None]) -> None:
-        self.namespace = namespace
-        self.name = name
-        self.wake = wake
-        self.changes: deque[Change] = deque()
-        self.closed = False
-
-    def push(self, change: Change) -> None:
-        if len(self.changes) >= _LONGEST_BACKLOG:
-            self.close()
-            return
-        self.changes.append(change)
-        if len(self.changes) == 1:
-            self.wake()
-
-    def close(self) -> None:
-        """End it: a reader that fell too far behind starts again from its last revision."""
-        self.closed = True
-        self.wake()
+    changes: int = 8_192
+    bytes: int = 64 * 1024 * 1024
 
 
 class Bucket:
     """One resource's objects, history and watches."""
 
-    def __init__(self, resource: str, history: int) -> None:
+    def __init__(self, resource: str, window: Window) -> None:
         self.resource = resource
         self.entries: dict[str, Entry] = {}
         self.keys: list[str] = []
         self.changes: deque[Change] = deque()
         self.compacted = 0
-        self._history = history
-        self._watches: dict[tuple[str | None, str | None], dict[Watch, None]] = {}
+        self.watches = Watches()
+        self._window = window
+        self._bytes = 0
 
-    def record(self, change: Change) -> list[Change]:
-        """Take a change in; returns the changes that left the window for it."""
+    def restore(self, change: Change) -> None:
+        """Take in what a journal remembers, oldest first; `restored` ends it."""
         entry = change.entry
         if change.type == DELETED:
             self.entries.pop(entry.key, None)
-            at = bisect_left(self.keys, entry.key)
-            if at < len(self.keys) and self.keys[at] == entry.key:
-                del self.keys[at]
         else:
-            if entry.key not in self.entries:
-                insort(self.keys, entry.key)
             self.entries[entry.key] = entry
+        if change.revision > self.compacted:
+            self._remember(change)
+
+    def restored(self) -> None:
+        self.keys = sorted(self.entries)
+
+    def record(self, change: Change) -> None:
+        """Take a change in."""
+        key = change.entry.key
+        if change.type == DELETED:
+            if self.entries.pop(key, None) is not None:
+                del self.keys[bisect_left(self.keys, key)]
+        else:
+            if key not in self.entries:
+                insort(self.keys, key)
+            self.entries[key] = change.entry
+        self._remember(change)
+
+    def _remember(self, change: Change) -> None:
         self.changes.append(change)
-        if len(self.changes) > self._history * 5 // 4:
-            return self.compact(self.changes[-self._history].revision - 1)
-        return []
+        self._bytes += len(change.entry.data)
+
+    def trim(self, announced: int) -> list[Change]:
+        """Bring history back to its window; returns the changes that left it, all of them announced.
+
+        A watch that has not read one of them ends.
+        """
+        window = self._window
+        if len(self.changes) <= window.changes * 5 // 4 and self._bytes <= window.bytes * 5 // 4:
+            return []
+        left: list[Change] = []
+        while len(self.changes) > window.changes or (self._bytes > window.bytes and len(self.changes) > 1):
+            if self.changes[0].revision > announced:
+                break
+            left.append(self._forget())
+        if left:
+            self.compacted = left[-1].revision
+            self.watches.cut_off(self.compacted)
+        return left
 
     def compact(self, revision: int) -> list[Change]:
-        """Forget the changes up to a revision; returns them."""
+        """Forget the changes up to a revision; returns them. Watches keep what they have not read."""
         left: list[Change] = []
         while self.changes and self.changes[0].revision <= revision:
-            left.append(self.changes.popleft())
+            left.append(self._forget())
         self.compacted = max(self.compacted, revision)
         return left
+
+    def _forget(self) -> Change:
+        change = self.changes.popleft()
+        self._bytes -= len(change.entry.data)
+        return change
 
     def since(self, revision: int) -> list[Change]:
         """The changes after a revision, oldest first."""
@@ -94,48 +113,30 @@ class Bucket:
         return newer
 
     def scan(self, namespace: str | None, after: str = "", at: int | None = None) -> Iterator[Entry]:
-        """Entries in key order, of one namespace or all, from behind a key, as they are now or as they were at a revision."""
-        entries, keys = (self.entries, self.keys) if at is None else self._as_of(at)
-        prefix = f"{namespace}/" if namespace else ""
-        start = bisect_right(keys, after) if after else bisect_left(keys, prefix)
-        for index in range(start, len(keys)):
-            key = keys[index]
-            if prefix and not key.startswith(prefix):
-                return
-            yield entries[key]
+        """Entries in key order, of one namespace or all, from behind a key, as they are now or as they were at a revision.
 
-    def _as_of(self, revision: int) -> tuple[dict[str, Entry], list[str]]:
-        newer = self.since(revision)
-        if not newer:
-            return self.entries, self.keys
-        entries = dict(self.entries)
-        for change in reversed(newer):
-            if change.previous is None:
-                entries.pop(change.entry.key, None)
-            else:
-                entries[change.entry.key] = change.previous
-        return entries, sorted(entries)
+        What is read now may be written to meanwhile: an entry that is gone by the time it is reached is left out.
+        """
+        first, last = _bounds(self.keys, namespace, after)
+        keys, entries = self.keys[first:last], self.entries
+        past = self._since_then(at) if at is not None else None
+        if not past:
+            return (entry for key in keys if (entry := entries.get(key)) is not None)
+        gone = sorted(key for key, entry in past.items() if entry is not None and key not in entries)
+        first, last = _bounds(gone, namespace, after)
+        keys = sorted(keys + gone[first:last])
+        return iter([entry for key in keys if (entry := past[key] if key in past else entries[key]) is not None])
 
-    def watch(self, watch: Watch) -> None:
-        self._watches.setdefault((watch.namespace, watch.name), {})[watch] = None
+    def _since_then(self, revision: int) -> dict[str, Entry | None]:
+        """The keys that changed after a revision, with what they held then."""
+        past: dict[str, Entry | None] = {}
+        for change in self.since(revision):
+            past.setdefault(change.entry.key, change.previous)
+        return past
 
-    def unwatch(self, watch: Watch) -> None:
-        key = (watch.namespace, watch.name)
-        group = self._watches.get(key, {})
-        group.pop(watch, None)
-        if not group:
-            self._watches.pop(key, None)
 
-    def announce(self, change: Change) -> None:
-        """Hand a change to those whose watch covers it."""
-        if not self._watches:
-            return
-        namespace, name = change.entry.namespace or None, change.entry.name
-        for key in {(None, None): 0, (namespace, None): 0, (None, name): 0, (namespace, name): 0}:
-            for watch in self._watches.get(key, ()):
-                watch.push(change)
-
-    def close_watches(self) -> None:
-        for group in list(self._watches.values()):
-            for watch in list(group):
-                watch.close()
+def _bounds(keys: list[str], namespace: str | None, after: str) -> tuple[int, int]:
+    """Where the keys of a namespace, or all, begin and end, from behind a key."""
+    first, last = (bisect_left(keys, f"{namespace}/"), bisect_left(keys, f"{namespace}0")) if namespace else (0, len(keys))
+    # "0" follows "/" in the order of characters: a namespace's keys end where those that begin with it and "0" would.
+    return (max(first, bisect_right(keys, after)) if after else first), last

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import orjson
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+_MOST_LINE_BYTES = 16 * 1024 * 1024
 
 
 class Entry:
@@ -36,6 +38,39 @@ class Entry:
         return decoded
 
 
+class Lines(dict[object, bytes]):
+    """How a change reads to those who watch, by their way of looking.
+
+    Watchers read a change at about the same time and seldom again: of all the lines of a process the newest few megabytes are kept.
+    """
+
+    __slots__ = ()
+
+    def __setitem__(self, key: object, line: bytes) -> None:
+        super().__setitem__(key, line)
+        _kept.add(self, key, len(line))
+
+
+class _Kept:
+    """The lines that are kept, oldest first."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.size = 0
+        self._order: deque[tuple[Lines, object, int]] = deque()
+
+    def add(self, lines: Lines, key: object, size: int) -> None:
+        self._order.append((lines, key, size))
+        self.size += size
+        while self.size > self.most:
+            oldest, its_key, its_size = self._order.popleft()
+            oldest.pop(its_key, None)
+            self.size -= its_size
+
+
+_kept = _Kept(_MOST_LINE_BYTES)
+
+
 class Change:
     """One step of history. `previous` is what stood there before; a deletion's `entry` is the object's last state."""
 
@@ -46,7 +81,7 @@ class Change:
         self.entry = entry
         self.previous = previous
         self._object = obj
-        self.lines: dict[object, bytes] = {}
+        self.lines = Lines()
 
     @property
     def revision(self) -> int:

@@ -3,39 +3,46 @@
 A write takes effect in memory at once and is announced once it is durable. Writers and readers wait for that with `settled()`
 before they answer, so nobody is told of a write that a crash could take back. All writes of one turn of the event loop share a
 commit.
+
+A reader takes what it wants first and waits then: what it waits for covers all that it took.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from sliceworks.base.errors import ServiceUnavailable
-from sliceworks.twin.store.buckets import Bucket, Watch
+from sliceworks.twin.store.buckets import Bucket, Window
 from sliceworks.twin.store.entries import ADDED, DELETED, MODIFIED, Change, Entry
+from sliceworks.twin.store.watches import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sliceworks.twin.store.journal import Journal
 
-_HISTORY = 8_192
+log = logging.getLogger("sliceworks.twin.store")
 
 
 class Store:
     """Objects by resource, namespace and name. Cluster-scoped objects have the namespace ""."""
 
-    def __init__(self, journal: Journal | None = None, *, history: int = _HISTORY) -> None:
+    def __init__(self, journal: Journal | None = None, *, window: Window | None = None) -> None:
         self.revision = 1
-        self._history = history
+        self._window = window or Window()
         self._journal = journal
         self._buckets: dict[str, Bucket] = {}
         self._subscribers: list[Callable[[Change], None]] = []
         self._pending: list[Change] = []
+        self._waiting: list[asyncio.Future[None]] = []
         self._left: list[Change] = []
-        self._settled: asyncio.Future[None] | None = None
+        self._outbox: deque[Change] = deque()
+        self._failure = ""
         self.broken: Callable[[Exception], None] = lambda _: None
         if journal is not None:
             self._load(journal)
@@ -47,17 +54,16 @@ class Store:
             self._bucket(resource).compacted = revision
             self.revision = max(self.revision, revision)
         for change in journal.load():
-            bucket = self._bucket(change.resource)
+            self._bucket(change.resource).restore(change)
             self.revision = max(self.revision, change.revision)
-            floor = bucket.compacted
-            self._left += bucket.record(change)
-            if change.revision <= floor:
-                bucket.changes.pop()
+        for bucket in self._buckets.values():
+            bucket.restored()
+            self._left += bucket.trim(self.revision)
 
     def _bucket(self, resource: str) -> Bucket:
         bucket = self._buckets.get(resource)
         if bucket is None:
-            bucket = self._buckets[resource] = Bucket(resource, self._history)
+            bucket = self._buckets[resource] = Bucket(resource, self._window)
         return bucket
 
     def get(self, resource: str, namespace: str, name: str) -> Entry | None:
@@ -80,106 +86,149 @@ class Store:
 
     def put(self, resource: str, namespace: str, name: str, obj: dict[str, Any]) -> Entry:
         """Write an object; it gets the next revision as its resourceVersion. The dict must not be changed afterwards."""
-        self.revision += 1
-        obj["metadata"]["resourceVersion"] = str(self.revision)
-        entry = Entry(resource, namespace, name, self.revision, orjson.dumps(obj))
         previous = self.get(resource, namespace, name)
+        entry = self._next_entry(resource, namespace, name, obj)
         self._record(Change(ADDED if previous is None else MODIFIED, entry, previous, obj))
         return entry
 
     def remove(self, resource: str, namespace: str, name: str, obj: dict[str, Any]) -> Entry:
         """Delete an object whose last state is `obj`."""
+        previous = self.get(resource, namespace, name)
+        entry = self._next_entry(resource, namespace, name, obj)
+        self._record(Change(DELETED, entry, previous, obj))
+        return entry
+
+    def _next_entry(self, resource: str, namespace: str, name: str, obj: dict[str, Any]) -> Entry:
+        self._check()
+        obj["metadata"]["resourceVersion"] = str(self.revision + 1)
+        entry = Entry(resource, namespace, name, self.revision + 1, orjson.dumps(obj))
         self.revision += 1
-        obj["metadata"]["resourceVersion"] = str(self.revision)
-        entry = Entry(resource, namespace, name, self.revision, orjson.dumps(obj))
-        self._record(Change(DELETED, entry, self.get(resource, namespace, name), obj))
         return entry
 
     def _record(self, change: Change) -> None:
-        left = self._bucket(change.resource).record(change)
+        self._bucket(change.resource).record(change)
         if self._journal is None:
-            self.announced = change.revision
-            self._announce(change)
+            self._publish([change])
             return
-        self._left += left
         self._pending.append(change)
         if len(self._pending) == 1:
-            loop = asyncio.get_running_loop()
-            self._settled = loop.create_future()
-            loop.call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        changes, left, settled = self._pending, self._left, self._settled
-        self._pending, self._left, self._settled = [], [], None
+        """Write down what is pending, then tell those who wait and those who watch."""
+        if not self._pending:
+            return
+        changes, waiting = self._pending, self._waiting
+        self._pending, self._waiting = [], []
+        committed = self._commit(changes)
+        for waiter in waiting:
+            if waiter.done():
+                continue
+            if committed:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(ServiceUnavailable(self._failure))
+        if committed:
+            self._publish(changes)
+
+    def _commit(self, changes: list[Change]) -> bool:
+        """Make changes durable; False when that failed, and then nothing works any more."""
         assert self._journal is not None
-        assert settled is not None
-        compacted = {change.resource: self._bucket(change.resource).compacted for change in left}
+        left, self._left = self._left, []
+        floors = {change.resource: self._bucket(change.resource).compacted for change in left}
         try:
-            self._journal.commit(changes, left, compacted)
+            self._journal.commit(changes, left, floors)
         except Exception as error:
             # What is in memory can no longer be trusted to survive: answer nobody, and let the process end.
-            settled.set_exception(ServiceUnavailable(f"the store cannot be written: {error}"))
-            settled.exception()
+            self._failure = f"the store cannot be written: {error}"
             self.broken(error)
+            return False
+        return True
+
+    def _publish(self, changes: list[Change]) -> None:
+        """Announce changes in their order, also when a subscriber writes while it is told of one."""
+        outbox = self._outbox
+        busy = bool(outbox)
+        outbox.extend(changes)
+        if busy:
             return
-        settled.set_result(None)
-        self.announced = changes[-1].revision
-        for change in changes:
-            self._announce(change)
+        touched: dict[str, None] = {}
+        while outbox:
+            touched[outbox[0].resource] = None
+            try:
+                self._announce(outbox[0])
+            finally:
+                outbox.popleft()
+        for resource in touched:
+            left = self._bucket(resource).trim(self.announced)
+            if self._journal is not None:
+                self._left += left
 
     def _announce(self, change: Change) -> None:
-        self._bucket(change.resource).announce(change)
+        self.announced = change.revision
+        self._bucket(change.resource).watches.announce(change)
         for subscriber in self._subscribers:
-            subscriber(change)
+            try:
+                subscriber(change)
+            except Exception:
+                log.exception("a subscriber failed on revision %d of %s", change.revision, change.resource)
         change.announced()
 
+    def _check(self) -> None:
+        if self._failure:
+            raise ServiceUnavailable(self._failure)
+
     async def settled(self) -> None:
-        """Return once everything written so far is durable and announced."""
-        if self._settled is not None:
-            await self._settled
+        """Return once everything written so far is durable and announced; raises ServiceUnavailable when it will never be."""
+        self._check()
+        if self._pending:
+            # One future for each: a waiter that is cancelled takes its future with it.
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
 
     def watch(
         self, resource: str, wake: Callable[[], None], *, namespace: str | None = None, name: str | None = None, since: int
     ) -> Watch:
         """Follow the changes after a revision; raises Expired when history does not reach back so far."""
         bucket = self._bucket(resource)
-        watch = Watch(namespace, name, wake)
-        pending = {id(change) for change in self._pending}
-        watch.changes.extend(
-            change
-            for change in bucket.since(since)
-            if id(change) not in pending and (not namespace or change.namespace == namespace) and (not name or change.name == name)
-        )
-        bucket.watch(watch)
+        watch = Watch(namespace, name, since, wake)
+        known = self.announced
+        watch.changes.extend(change for change in bucket.since(since) if change.revision <= known and watch.covers(change))
+        bucket.watches.add(watch)
         return watch
 
     def unwatch(self, resource: str, watch: Watch) -> None:
-        self._bucket(resource).unwatch(watch)
+        self._bucket(resource).watches.remove(watch)
+
+    def watchers(self, resource: str) -> int:
+        """How many watches of a resource are open."""
+        return len(self._bucket(resource).watches)
 
     def subscribe(self, subscriber: Callable[[Change], None]) -> None:
-        """Call it with every object there is, as ADDED, and then with every change as soon as it is durable."""
+        """Call it with every object that is durable, as ADDED, and then with every change as soon as it is."""
         for bucket in list(self._buckets.values()):
-            for entry in list(bucket.entries.values()):
+            for entry in list(bucket.scan(None, at=self.announced)):
                 subscriber(Change(ADDED, entry, None))
         self._subscribers.append(subscriber)
 
     def compact(self) -> None:
         """Forget all history behind the present."""
-        if self._pending:
-            self._flush()
-        for bucket in self._buckets.values():
-            left = bucket.compact(self.revision)
-            if self._journal is not None:
-                self._journal.commit([], left, {bucket.resource: bucket.compacted})
+        self._flush()
+        self._check()
+        left = [change for bucket in self._buckets.values() for change in bucket.compact(self.announced)]
+        if self._journal is not None:
+            self._left += left
+            self._commit([])
+            self._check()
 
     def close_watches(self, resource: str | None = None) -> None:
         """End the watches of a resource, or all."""
         for name, bucket in self._buckets.items():
             if resource is None or name == resource:
-                bucket.close_watches()
+                bucket.watches.close()
 
     def close(self) -> None:
         if self._journal is not None:
-            if self._pending:
-                self._flush()
+            self._flush()
             self._journal.close()
