@@ -32,6 +32,22 @@ CONTROLLERS = (
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
 )
+WORKLOADS = (
+    "cronjob-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "job-controller",
+    "node-lifecycle-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+    "statefulset-controller",
+    "taint-eviction-controller",
+    "ttl-after-finished-controller",
+)
 
 
 class ControlPlane:
@@ -144,6 +160,22 @@ class ControlPlane:
             f"--tls-private-key-file={self.certificates.serving_key}",
         )
         manager.wait_until(lambda: _answers(f"https://127.0.0.1:{port}/healthz", self._tls))
+
+    def start_scheduler(self) -> None:
+        """Start kube-scheduler with the profile it has when nobody says otherwise."""
+        port = free_port()
+        scheduler = self.run(
+            "kube-scheduler",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--authentication-kubeconfig={self.kubeconfig}",
+            f"--authorization-kubeconfig={self.kubeconfig}",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--tls-cert-file={self.certificates.serving}",
+            f"--tls-private-key-file={self.certificates.serving_key}",
+        )
+        scheduler.wait_until(lambda: _answers(f"https://127.0.0.1:{port}/healthz", self._tls))
 
     def _write_kubeconfig(self) -> Path:
         path = self.folder / "kubeconfig"

@@ -36,6 +36,7 @@ PROGRAMS: dict[str, Program] = {
         Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
         Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", _KUBERNETES_LDFLAGS),
         Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", _KUBERNETES_LDFLAGS),
+        Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", _KUBERNETES_LDFLAGS),
         Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", _KUBERNETES_LDFLAGS),
         Program("kro", "kro", "github.com/kubernetes-sigs/kro/cmd/controller"),
     )

@@ -48,14 +48,16 @@ class Cluster(Protocol):
 
 
 class RealCluster:
-    """etcd, kube-apiserver and kube-controller-manager."""
+    """etcd, kube-apiserver and kube-controller-manager; with `workloads` all of its controllers that matter, and kube-scheduler."""
 
     name = "real"
 
-    def __init__(self, folder: Path) -> None:
-        from tests.real.control_plane import ControlPlane
+    def __init__(self, folder: Path, *, workloads: bool = False) -> None:
+        from tests.real.control_plane import CONTROLLERS, WORKLOADS, ControlPlane
 
-        self.plane: ControlPlane = ControlPlane(folder)
+        self.plane: ControlPlane = ControlPlane(folder, controllers=CONTROLLERS + (WORKLOADS if workloads else ()))
+        if workloads:
+            self.plane.start_scheduler()
         self.url, self.authority = self.plane.url, self.plane.authority
         self.token, self.kubeconfig = self.plane.token, self.plane.kubeconfig
         self.api = Api(self.url, self.authority, self.token)
@@ -79,9 +81,9 @@ class TwinCluster:
 
     name = "twin"
 
-    def __init__(self, folder: Path, *, memory: bool = True) -> None:
+    def __init__(self, folder: Path, *, memory: bool = True, workloads: bool = False) -> None:
         self.folder, self._port = folder, free_port()
-        self._options = ("--memory",) if memory else ()
+        self._options = (*(("--memory",) if memory else ()), *(() if workloads else ("--no-workloads",)))
         self.url = f"https://127.0.0.1:{self._port}"
         self.process = Process("twin", self._command(), folder / "twin.log", env={**os.environ, "SLICEWORKS_HOME": str(folder)})
         self.process.wait_until(lambda: answers(self.url, "/readyz"))

@@ -50,11 +50,11 @@ class Embedded:
         await clock.sleep(5)
 
 
-def on_twin(main: Callable[[Embedded], Awaitable[None]], store: Store | None = None) -> None:
+def on_twin(main: Callable[[Embedded], Awaitable[None]], store: Store | None = None, *, workloads: bool = False) -> None:
     """Run a test's coroutine on a fresh twin."""
 
     async def whole() -> None:
-        async with Cluster(store, ca="the authority") as cluster:
+        async with Cluster(store, ca="the authority", workloads=workloads) as cluster:
             twin = Embedded(cluster)
             await twin.quiet()
             await main(twin)

@@ -39,6 +39,7 @@ class Settings:
     port: int = 0
     memory: bool = False
     speed: float = 1.0
+    workloads: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ class Home:
         """How it was started last; the defaults when that is not known."""
         found = _read(self.directory / "twin.json")
         try:
-            return Settings(int(found.get("port", 0)), bool(found.get("memory", False)), float(found.get("speed", 1.0)))
+            port, speed = int(found.get("port", 0)), float(found.get("speed", 1.0))
+            return Settings(port, bool(found.get("memory", False)), speed, bool(found.get("workloads", True)))
         except (TypeError, ValueError):
             return Settings()
 

@@ -30,7 +30,12 @@ def run_here(home: Home, settings: Settings) -> None:
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     options = TwinOptions(
-        name=home.name, directory=home.directory, port=settings.port, memory=settings.memory, speed=settings.speed
+        name=home.name,
+        directory=home.directory,
+        port=settings.port,
+        memory=settings.memory,
+        speed=settings.speed,
+        workloads=settings.workloads,
     )
 
     async def main() -> None:
@@ -116,6 +121,7 @@ def _spawn(home: Home, settings: Settings, timeout: float) -> State:
     nothing = os.open(os.devnull, os.O_RDONLY)
     command = [sys.executable, "-m", "sliceworks", "twin", "start", "--foreground", "--name", home.name]
     command += ["--port", str(settings.port), "--speed", repr(settings.speed), *(["--memory"] if settings.memory else [])]
+    command += [] if settings.workloads else ["--no-workloads"]
     # A session of its own: closing the terminal does not end it.
     descriptors = [(os.POSIX_SPAWN_DUP2, nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
     try:

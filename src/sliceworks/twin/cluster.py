@@ -70,9 +70,14 @@ def builtin_registry() -> Registry:
 
 
 class Cluster:
-    """An embedded cluster. Use it as an async context manager: controllers run inside."""
+    """An embedded cluster. Use it as an async context manager: controllers run inside.
 
-    def __init__(self, store: Store | None = None, *, token: str = "", key_file: Path | None = None, ca: str = "") -> None:
+    Without `workloads` it is an API server with what keeps it in order, and nothing makes pods or places them.
+    """
+
+    def __init__(
+        self, store: Store | None = None, *, token: str = "", key_file: Path | None = None, ca: str = "", workloads: bool = True
+    ) -> None:
         self.store = store or Store()
         self.token = token or new_token()
         registry = builtin_registry()
@@ -82,7 +87,7 @@ class Cluster:
         self.core = Core(self.store, registry, rbac, issuer)
         self.core.customs = Customs(self.core)
         self.api = Api(self.core, Authenticator({self.token: administrator()}, issuer, view.get))
-        self.controllers = Controllers(self.store, registry, self._handle_as, authority=ca)
+        self.controllers = Controllers(self.store, registry, self._handle_as, authority=ca, workloads=workloads)
         self._tasks: list[asyncio.Task[Any]] = []
         self.store.subscribe(self._observe_roles)
 

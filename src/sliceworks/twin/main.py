@@ -41,6 +41,7 @@ class TwinOptions:
     memory: bool = False
     speed: float = 1.0
     host: str = "127.0.0.1"
+    workloads: bool = True
 
 
 async def serve(options: TwinOptions) -> None:
@@ -63,7 +64,8 @@ async def serve(options: TwinOptions) -> None:
 
     store.broken = broken
     ca = made.authority()
-    async with Cluster(store, token=token, key_file=directory / "service-accounts.pem", ca=ca) as cluster:
+    key_file = directory / "service-accounts.pem"
+    async with Cluster(store, token=token, key_file=key_file, ca=ca, workloads=options.workloads) as cluster:
         server = Server(cluster.api.handle)
         try:
             port = await server.start(options.host, options.port, certificates.server_context(made))

@@ -12,6 +12,7 @@ from sliceworks.twin.controllers.protection import StorageProtection
 from sliceworks.twin.controllers.quotas import Quotas
 from sliceworks.twin.controllers.roles import AggregatedRoles
 from sliceworks.twin.controllers.world import World
+from sliceworks.twin.workloads import workloads as everything
 
 if TYPE_CHECKING:
     from sliceworks.twin.api.resources import Registry
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Controllers:
     """Start them once the store is open; `handle` answers a request as a user, and `authority` is the cluster's CA certificate."""
 
-    def __init__(self, store: Store, registry: Registry, handle: Handle, *, authority: str) -> None:
+    def __init__(self, store: Store, registry: Registry, handle: Handle, *, authority: str, workloads: bool = True) -> None:
         world = World(store, registry, handle)
         self._store = store
         self.all: tuple[Controller[Any], ...] = (
@@ -34,6 +35,7 @@ class Controllers:
             StorageProtection(world),
             Namespaces(world),
             GarbageCollector(world),
+            *(everything(world) if workloads else ()),
         )
         self._tasks: list[asyncio.Task[None]] = []
 
