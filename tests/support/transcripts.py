@@ -7,6 +7,7 @@ A transcript holds notes (lines that start at the margin), commands (`  $ comman
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import subprocess
@@ -86,13 +87,21 @@ def _move_blank_lines(step: Step) -> None:
 
 def play(path: Path, folder: Path, environment: Mapping[str, str], words: Mapping[str, str], *, recorder: bool) -> None:
     """Run a transcript in `folder` and compare. `words` maps texts of this run to their stand-ins."""
-    steps = read(path)
-    seen = [Step(step.notes, step.command, _run(step, folder, environment, words)) for step in steps]
-    if recorder and os.environ.get("SLICEWORKS_RECORD") == "1" and seen != steps:
-        path.write_text("\n".join(line for step in seen for line in (*step.lines(), "")).rstrip() + "\n")
+    recording = recorder and os.environ.get("SLICEWORKS_RECORD") == "1"
+    seen = []
+    for step in read(path):
+        output = _run(step, folder, environment, words)
+        assert recording or output == step.output, _difference(path, step, output)
+        seen.append(Step(step.notes, step.command, output))
+    text = "\n".join(line for step in seen for line in (*step.lines(), "")).rstrip() + "\n"
+    if recording and text != path.read_text():
+        path.write_text(text)
         raise AssertionError(f"recorded {path.name}: read the difference, then run again")
-    for now, before in zip(seen, steps, strict=True):
-        assert now.output == before.output, f"{path.name}: {before.command[:1]}"
+
+
+def _difference(path: Path, step: Step, output: list[str]) -> str:
+    lines = difflib.unified_diff(step.output, output, "recorded", "now", lineterm="")
+    return "\n".join([f"{path.name}: {' '.join(step.command[:1])}", *lines])
 
 
 def _run(step: Step, folder: Path, environment: Mapping[str, str], words: Mapping[str, str]) -> list[str]:

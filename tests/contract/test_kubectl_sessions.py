@@ -1,0 +1,55 @@
+"""Whole sessions with the real kubectl, kept as transcripts under kubectl/: what it prints must be the same on both clusters."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from tests.real.build import build, built
+from tests.real.programs import PROGRAMS
+from tests.support import transcripts
+from tests.support.clusters import real_wanted
+
+if TYPE_CHECKING:
+    from tests.support.clusters import Cluster
+
+pytestmark = pytest.mark.real
+SESSIONS = sorted((Path(__file__).parent / "kubectl").glob("*.txt"))
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Path:
+    """The program; built for a run that asked for real programs, otherwise used when a former run built it."""
+    program = build(PROGRAMS["kubectl"]) if real_wanted() else built(PROGRAMS["kubectl"])
+    if program is None:
+        pytest.skip("kubectl is not built: make test-real builds it from its Go module")
+    return program
+
+
+@pytest.mark.parametrize("session", [pytest.param(path, id=path.stem) for path in SESSIONS])
+def test_session(cluster: Cluster, ns: str, kubectl: Path, session: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    environment = {
+        "HOME": str(tmp_path),
+        "KUBECONFIG": str(_kubeconfig(cluster, ns, tmp_path)),
+        "LC_ALL": "C",
+        "NS": ns,
+        "PATH": f"{kubectl.parent}{os.pathsep}{os.environ['PATH']}",
+        "TZ": "UTC",
+    }
+    words = {cluster.url: "SERVER", cluster.url.removeprefix("https://"): "SERVER", ns: "NS", str(tmp_path): "FOLDER"}
+    transcripts.play(session, work, environment, words, recorder=cluster.name == "real")
+
+
+def _kubeconfig(cluster: Cluster, ns: str, folder: Path) -> Path:
+    """A copy of the cluster's own whose context is the case's namespace."""
+    config = yaml.load(cluster.kubeconfig.read_text(), yaml.CSafeLoader)
+    config["contexts"][0]["context"]["namespace"] = ns
+    path = folder / "kubeconfig"
+    path.write_text(yaml.dump(config, Dumper=yaml.CSafeDumper))
+    path.chmod(0o600)
+    return path
