@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support import goldens
 from tests.support.clusters import Cluster, RealCluster, TwinCluster, real_wanted, twin_exists
 
 if TYPE_CHECKING:
@@ -52,6 +53,14 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture(autouse=True)
+def recorded() -> Iterator[None]:
+    """A case that wrote an expectation fails once."""
+    yield
+    cases = [goldens.RECORDED.pop() for _ in range(len(goldens.RECORDED))]
+    assert not cases, f"recorded {', '.join(cases)}: read the difference, then run again"
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tests.support.http import Api
 
 STRICT, WARN, IGNORE = ({"fieldValidation": mode} for mode in ("Strict", "Warn", "Ignore"))
+SUPPORTED = 'Unsupported value: "Maybe": supported values: "", "Ignore", "Strict", "Warn"'
 UNKNOWN = 'unknown field "spec.replicass"'
 
 
@@ -109,4 +110,4 @@ def test_unknown_metadata(api: Api, core: str) -> None:
 
 def test_bad_mode(api: Api, core: str) -> None:
     answer = api.post(f"{core}/configmaps", {"metadata": {"name": "c"}}, query={"fieldValidation": "Maybe"}).refused(422, "Invalid")
-    assert answer.causes == [("FieldValueNotSupported", "fieldValidation", "")]
+    assert answer.causes == [("FieldValueNotSupported", "fieldValidation", SUPPORTED)]

@@ -90,8 +90,8 @@ def test_half_open_connections_do_not_block(cluster: Cluster, api: Api) -> None:
     for connection in shaken:
         connection.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n")
     quick(api)
-    for connection in (*silent, *shaken):
-        connection.close()
+    for one in (*silent, *shaken):
+        one.close()
 
 
 def test_slow_bodies_do_not_block(cluster: Cluster, api: Api, core: str) -> None:

@@ -49,7 +49,7 @@ def test_reviews_of_others(api: Api, ns: str, path: str, where: Object) -> None:
     grant(api, ns, rule("get", "pods"))
     url = f"{AUTHORIZATION}/namespaces/{ns}/{path}" if where else f"{AUTHORIZATION}/{path}"
     attributes = {"verb": "get", "resource": "pods", "namespace": ns}
-    body = {
+    body: Object = {
         "metadata": {"namespace": ns} if where else {},
         "spec": {"user": f"system:serviceaccount:{ns}:robot", "resourceAttributes": attributes},
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.http import YAML
@@ -32,7 +32,12 @@ def test_create_fills_in_metadata(api: Api, core: str, ns: str) -> None:
 
 
 def test_create_ignores_what_the_server_owns(api: Api, core: str) -> None:
-    mine = {"uid": "x", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 9, "deletionTimestamp": "2001-01-01T00:00:00Z"}
+    mine: dict[str, Any] = {
+        "uid": "x",
+        "creationTimestamp": "2001-01-01T00:00:00Z",
+        "generation": 9,
+        "deletionTimestamp": "2001-01-01T00:00:00Z",
+    }
     metadata = api.post(f"{core}/configmaps", config_map(**mine, selfLink="/x")).ok(201).json["metadata"]
     assert metadata["uid"] != "x"
     assert not metadata["creationTimestamp"].startswith("2001")

@@ -1,0 +1,456 @@
+"""Real kubectl, as people use it. What it says on the real server is recorded; the twin must make it say the same."""
+
+from __future__ import annotations
+
+import re
+import stat
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from tests.support import goldens
+from tests.support.clusters import real_wanted
+from tests.support.kubectl import Kubectl
+from tests.support.objects import kind, pod
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.clusters import Cluster
+    from tests.support.http import Api
+
+pytestmark = pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1")
+
+PLATFORM = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, labels: {app: web}}
+data: {colour: blue, size: "3"}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: main
+        image: example.com/web:1
+        ports: [{containerPort: 8080}]
+        resources: {requests: {cpu: 100m, memory: 64Mi}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+"""
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, ns: str, tmp_path: Path) -> Kubectl:
+    """kubectl in the case's namespace."""
+    return Kubectl(cluster.kubeconfig, ns, tmp_path)
+
+
+@pytest.fixture
+def same(cluster: Cluster, kubectl: Kubectl, request: pytest.FixtureRequest) -> Any:
+    """Compares an output with the recorded one of this case."""
+
+    def check(text: str, step: str = "") -> None:
+        case = f"{request.node.originalname} {step}".strip()
+        goldens.check("test_kubectl", case, kubectl.stable(text).splitlines(), real=cluster.name == "real")
+
+    return check
+
+
+@pytest.fixture
+def platform(kubectl: Kubectl) -> None:
+    """The example objects, applied."""
+    kubectl("apply", "-f", "-", text=PLATFORM).ok()
+
+
+def test_create(kubectl: Kubectl, same: Any) -> None:
+    same(kubectl("create", "-f", "-", text=PLATFORM).ok())
+    again = kubectl("create", "-f", "-", text=PLATFORM)
+    assert again.code == 1
+    same(again.err, "again")
+    same(kubectl("create", "configmap", "literal", "--from-literal=a=1", "-o", "yaml").ok(), "literal")
+
+
+def test_create_refused(kubectl: Kubectl, same: Any) -> None:
+    said = kubectl("create", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicass: 2"))
+    assert said.code == 1
+    same(said.err)
+    said = kubectl("create", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicas: -2"))
+    same(said.err, "invalid")
+
+
+def test_apply(kubectl: Kubectl, same: Any) -> None:
+    same(kubectl("apply", "-f", "-", text=PLATFORM).ok())
+    same(kubectl("apply", "-f", "-", text=PLATFORM).ok(), "again")
+    changed = PLATFORM.replace("replicas: 2", "replicas: 5").replace(', size: "3"', "").replace("web:1", "web:2")
+    same(kubectl("apply", "-f", "-", text=changed).ok(), "changed")
+    same(kubectl("get", "configmap", "settings", "-o", "jsonpath={.data}").ok(), "data")
+    same(
+        kubectl("get", "deployment", "web", "-o", "jsonpath={.spec.replicas} {.spec.template.spec.containers[0].image}").ok(),
+        "spec",
+    )
+
+
+def test_apply_prune(kubectl: Kubectl, same: Any) -> None:
+    kubectl("apply", "-f", "-", text=PLATFORM).ok()
+    rest = PLATFORM.split("---")[1]
+    same(kubectl("apply", "--prune", "-l", "app=web", "-f", "-", text=rest).ok())
+
+
+def test_server_side_apply(kubectl: Kubectl, same: Any) -> None:
+    same(kubectl("apply", "--server-side", "-f", "-", text=PLATFORM).ok())
+    other = PLATFORM.replace("colour: blue", "colour: red")
+    said = kubectl("apply", "--server-side", "--field-manager=other", "-f", "-", text=other)
+    assert said.code == 1
+    same(said.err, "conflict")
+    same(kubectl("apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", text=other).ok(), "forced")
+    same(kubectl("get", "configmap", "settings", "-o", "yaml", "--show-managed-fields").ok(), "managed")
+
+
+def test_apply_moves_from_client_to_server_side(kubectl: Kubectl, same: Any) -> None:
+    kubectl("apply", "-f", "-", text=PLATFORM).ok()
+    same(kubectl("apply", "--server-side", "-f", "-", text=PLATFORM.replace("blue", "green")).ok())
+    same(kubectl("get", "configmap", "settings", "-o", "yaml", "--show-managed-fields").ok(), "managed")
+
+
+@pytest.mark.usefixtures("platform")
+def test_diff(kubectl: Kubectl, same: Any) -> None:
+    assert kubectl("diff", "-f", "-", text=PLATFORM).code == 0
+    said = kubectl("diff", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicas: 9").replace("blue", "red"))
+    assert said.code == 1
+    same(re.sub(r"^(---|\+\+\+|diff).*$", r"\1", said.out, flags=re.MULTILINE))
+    assert kubectl("diff", "--server-side", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicas: 9")).code == 1
+
+
+@pytest.mark.usefixtures("platform")
+@pytest.mark.parametrize(
+    "output", ["", "wide", "name", "yaml", "json", "jsonpath={.items[*].metadata.name}", "custom-columns=N:.metadata.name"]
+)
+def test_get(kubectl: Kubectl, same: Any, output: str) -> None:
+    flags = ["-o", output] if output else []
+    for plural in (
+        "deployments",
+        "services",
+        "configmaps/settings" if output != "jsonpath={.items[*].metadata.name}" else "services",
+    ):
+        same(kubectl("get", plural, *flags).ok(), f"{plural} {output}")
+
+
+def test_get_nothing(kubectl: Kubectl, same: Any) -> None:
+    said = kubectl("get", "pods")
+    same(said.out + said.err, "empty")
+    said = kubectl("get", "pod", "absent")
+    assert said.code == 1
+    same(said.err, "absent")
+    said = kubectl("get", "nothings")
+    assert said.code == 1
+    same(said.err, "unknown")
+
+
+@pytest.mark.usefixtures("platform")
+def test_get_selectors_and_sorting(kubectl: Kubectl, same: Any) -> None:
+    same(kubectl("get", "deploy,cm,svc", "-l", "app=web").ok(), "labels")
+    same(kubectl("get", "cm", "--field-selector", "metadata.name=settings", "--show-labels").ok(), "fields")
+    same(kubectl("get", "cm", "--sort-by=.metadata.name", "-o", "name").ok(), "sorted")
+    same(kubectl("get", "deploy", "-L", "app", "--no-headers").ok(), "label column")
+    same(kubectl("get", "cm", "--chunk-size=1", "-o", "name").ok(), "chunks")
+
+
+def test_get_watch(kubectl: Kubectl, api: Api, core: str) -> None:
+    watching = subprocess.Popen(
+        kubectl.command("get", "pods", "--watch", "--output-watch-events"),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=kubectl.environment(),
+    )
+    try:
+        assert watching.stdout is not None
+        api.post(f"{core}/pods", pod()).ok(201)
+        assert watching.stdout.readline().split() == ["EVENT", "NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+        assert watching.stdout.readline().split()[:4] == ["ADDED", "p", "0/1", "Pending"]
+        api.patch(f"{core}/pods/p/status", {"status": {"phase": "Running"}}).ok(200)
+        assert watching.stdout.readline().split()[:4] == ["MODIFIED", "p", "0/1", "Running"]
+        api.delete(f"{core}/pods/p").ok(200)
+        assert watching.stdout.readline().split()[0] in ("MODIFIED", "DELETED")
+    finally:
+        watching.kill()
+        watching.communicate()
+
+
+@pytest.mark.usefixtures("platform")
+@pytest.mark.parametrize("what", ["deployment/web", "service/web", "configmap/settings", "serviceaccount/default"])
+def test_describe(kubectl: Kubectl, same: Any, what: str) -> None:
+    same(kubectl("describe", what).ok(), what)
+
+
+def test_describe_pod_with_events(kubectl: Kubectl, api: Api, core: str, same: Any, ns: str) -> None:
+    created = api.post(f"{core}/pods", pod()).ok(201).json
+    event: dict[str, Any] = {
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": ns, "uid": created["metadata"]["uid"]},
+        "reason": "Pulled",
+    }
+    event |= {"type": "Normal", "message": "Image is there", "count": 1, "source": {"component": "kubelet"}}
+    times = {"firstTimestamp": created["metadata"]["creationTimestamp"], "lastTimestamp": created["metadata"]["creationTimestamp"]}
+    api.post(f"{core}/events", {"metadata": {"name": "e"}, **event, **times}).ok(201)
+    same(kubectl("describe", "pod", "p").ok())
+    same(kubectl("events").ok(), "events")
+    same(kubectl("get", "events").ok(), "get events")
+    same(kubectl("events", "--for", "pod/p", "--types=Warning").out, "no warnings")
+
+
+@pytest.mark.usefixtures("platform")
+def test_edit(kubectl: Kubectl, tmp_path: Path, same: Any) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/colour: blue/colour: green/' \"$1\"\n")
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    same(kubectl("edit", "configmap", "settings", env={"EDITOR": str(editor)}).ok())
+    assert kubectl("get", "cm", "settings", "-o", "jsonpath={.data.colour}").ok() == "green"
+    editor.write_text("#!/bin/sh\ntrue\n")
+    same(kubectl("edit", "configmap", "settings", env={"EDITOR": str(editor)}).ok(), "unchanged")
+
+
+@pytest.mark.usefixtures("platform")
+def test_label_and_annotate(kubectl: Kubectl, same: Any) -> None:
+    same(kubectl("label", "configmap", "settings", "tier=back").ok(), "label")
+    said = kubectl("label", "configmap", "settings", "tier=front")
+    assert said.code == 1
+    same(said.err, "refused")
+    same(kubectl("label", "configmap", "settings", "tier=front", "--overwrite").ok(), "overwrite")
+    same(kubectl("label", "configmap", "settings", "tier-").ok(), "remove")
+    same(kubectl("annotate", "deployment", "web", "note=hello", "other=x").ok(), "annotate")
+    same(
+        kubectl("annotate", "--all", "configmaps", "note=hi", "--dry-run=server").ok().replace("kube-root-ca.crt", "root"),
+        "dry run",
+    )
+
+
+@pytest.mark.usefixtures("platform")
+def test_patch(kubectl: Kubectl, same: Any) -> None:
+    strategic = '{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"s"}]}}}}'
+    same(kubectl("patch", "deployment", "web", "-p", strategic).ok(), "strategic")
+    same(kubectl("patch", "deployment", "web", "--type=merge", "-p", '{"spec":{"replicas":4}}').ok(), "merge")
+    same(
+        kubectl("patch", "deployment", "web", "--type=json", "-p", '[{"op":"replace","path":"/spec/replicas","value":6}]').ok(),
+        "json",
+    )
+    same(kubectl("patch", "deployment", "web", "-p", "{}").ok(), "nothing")
+    same(
+        kubectl("patch", "deployment", "web", "--subresource=status", "--type=merge", "-p", '{"status":{"replicas":3}}').ok(),
+        "status",
+    )
+    same(kubectl("get", "deployment", "web", "-o", "jsonpath={.spec.replicas} {.status.replicas} {..image}").ok(), "result")
+    said = kubectl("patch", "deployment", "web", "--type=merge", "-p", '{"spec":{"replicas":"x"}}')
+    assert said.code == 1
+
+
+@pytest.mark.usefixtures("platform")
+def test_scale(kubectl: Kubectl, same: Any) -> None:
+    same(kubectl("scale", "deployment", "web", "--replicas=7").ok())
+    assert kubectl("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}").ok() == "7"
+    said = kubectl("scale", "deployment", "web", "--current-replicas=1", "--replicas=2")
+    assert said.code == 1
+    same(said.err, "expected another")
+
+
+@pytest.mark.usefixtures("platform")
+def test_rollout(kubectl: Kubectl, api: Api, ns: str, same: Any) -> None:
+    path = f"/apis/apps/v1/namespaces/{ns}/deployments/web/status"
+    status = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "readyReplicas": 2}
+    api.patch(path, {"status": status}).ok(200)
+    same(kubectl("rollout", "status", "deployment/web", "--timeout=20s").ok(), "status")
+    same(kubectl("rollout", "restart", "deployment/web").ok(), "restart")
+    same(kubectl("rollout", "pause", "deployment/web").ok(), "pause")
+    same(kubectl("rollout", "resume", "deployment/web").ok(), "resume")
+    said = kubectl("rollout", "status", "deployment/web", "--timeout=1s")
+    assert said.code == 1
+    same(said.out + said.err, "timed out")
+
+
+@pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
+def test_delete(kubectl: Kubectl, api: Api, core: str, same: Any, cascade: str) -> None:
+    owner = api.post(f"{core}/configmaps", {"metadata": {"name": "owner"}}).ok(201).json
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "owner",
+        "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": True,
+    }
+    api.post(f"{core}/configmaps", {"metadata": {"name": "owned", "ownerReferences": [reference]}}).ok(201)
+    same(kubectl("delete", "configmap", "owner", f"--cascade={cascade}", "--timeout=30s").ok(), cascade)
+    api.get(f"{core}/configmaps/owner").refused(404, "NotFound")
+    if cascade == "orphan":
+        api.get(f"{core}/configmaps/owned").ok(200)
+    else:
+        eventually(lambda: api.get(f"{core}/configmaps/owned").status == 404)
+
+
+@pytest.mark.usefixtures("platform")
+def test_delete_many(kubectl: Kubectl, same: Any) -> None:
+    same(kubectl("delete", "-f", "-", "--dry-run=server", text=PLATFORM).ok(), "dry run")
+    same(kubectl("delete", "-f", "-", text=PLATFORM).ok())
+    said = kubectl("delete", "-f", "-", text=PLATFORM)
+    assert said.code == 1
+    same(said.err, "again")
+    same(kubectl("delete", "-f", "-", "--ignore-not-found", text=PLATFORM).ok(), "ignored")
+
+
+def test_delete_namespace(kubectl: Kubectl, ns: str) -> None:
+    assert kubectl("delete", "namespace", ns, "--timeout=60s").ok().strip() == f'namespace "{ns}" deleted'
+
+
+def test_wait(kubectl: Kubectl, api: Api, core: str, same: Any) -> None:
+    api.post(f"{core}/pods", pod()).ok(201)
+    api.patch(f"{core}/pods/p/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}).ok(200)
+    same(kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s").ok(), "ready")
+    same(kubectl("wait", "--for=jsonpath={.status.phase}=Pending", "pod/p", "--timeout=20s").ok(), "jsonpath")
+    said = kubectl("wait", "--for=condition=Other", "pod/p", "--timeout=1s")
+    assert said.code == 1
+    same(said.err, "timed out")
+    api.delete(f"{core}/pods/p").ok(200)
+    assert kubectl("wait", "--for=delete", "pod/p", "--timeout=20s").code == 0
+
+
+@pytest.mark.parametrize(
+    "what", ["pods", "deployment.spec.replicas", "pod.spec.containers.ports", "job.spec.completionMode", "cm.data"]
+)
+def test_explain(kubectl: Kubectl, what: str) -> None:
+    text = kubectl("explain", what).ok()
+    assert text.startswith(("KIND:", "GROUP:"))
+    fields = re.findall(r"^  (\w+)\t(<.*)$", text, re.MULTILINE)
+    path = what.split(".")
+    assert len(path) > 2 or fields or "FIELD:" in text
+
+
+def test_explain_fields(kubectl: Kubectl, same: Any) -> None:
+    for what in ("pod.spec.containers", "deployment.spec", "job.spec"):
+        text = kubectl("explain", what).ok()
+        same("\n".join(sorted(re.findall(r"^  (\w+\t<.*)$", text, re.MULTILINE))), what)
+    text = kubectl("explain", "configmap", "--recursive").ok()
+    same("\n".join(re.findall(r"^ +\w+\t<.*$", text, re.MULTILINE)), "recursive")
+    said = kubectl("explain", "pod.spec.nothing")
+    assert said.code == 1
+    same(said.err, "unknown")
+
+
+def test_api_resources(kubectl: Kubectl) -> None:
+    rows = kubectl("api-resources", "--no-headers").ok().splitlines()
+    assert any(re.match(r"pods +po +v1 +true +Pod$", row) for row in rows)
+    assert any(re.match(r"deployments +deploy +apps/v1 +true +Deployment$", row) for row in rows)
+    assert "namespaces" in kubectl("api-resources", "--namespaced=false", "-o", "name").ok().splitlines()
+    assert {"v1", "apps/v1", "batch/v1", "autoscaling/v2"} <= set(kubectl("api-versions").ok().split())
+
+
+def test_auth(kubectl: Kubectl, same: Any) -> None:
+    assert kubectl("auth", "can-i", "create", "pods").ok() == "yes\n"
+    said = kubectl("auth", "can-i", "list", "secrets", "--as=jane")
+    assert (said.code, said.out) == (1, "no\n")
+    assert kubectl("create", "rolebinding", "viewer", "--clusterrole=view", "--user=jane").code == 0
+    eventually(lambda: kubectl("auth", "can-i", "list", "pods", "--as=jane").out == "yes\n")
+    said = kubectl("get", "secrets", "--as=jane")
+    assert said.code == 1
+    same(said.err, "forbidden")
+    listed = kubectl("auth", "can-i", "--list", "--as=jane").ok()
+    assert re.search(r"^pods\s+\[\]\s+\[\]\s+\[get list watch\]$", listed, re.MULTILINE)
+    assert "system:authenticated" in kubectl("auth", "whoami", "--as=jane", "--as-group=system:authenticated").ok()
+
+
+def test_logs(kubectl: Kubectl, api: Api, core: str, same: Any) -> None:
+    said = kubectl("logs", "absent")
+    assert said.code == 1
+    same(said.err, "absent")
+    two = pod("two")
+    two["spec"]["containers"].append({"name": "side", "image": "s"})
+    api.post(f"{core}/pods", two).ok(201)
+    said = kubectl("logs", "two", "-c", "nope")
+    assert said.code == 1
+    same(said.err, "container")
+
+
+def test_run_expose_autoscale_and_set(kubectl: Kubectl, same: Any) -> None:
+    same(kubectl("run", "p", "--image=example.com/p", "--port=80", "--labels=app=p").ok(), "run")
+    same(kubectl("expose", "pod", "p", "--port=80", "--name=p").ok(), "expose")
+    same(kubectl("create", "deployment", "d", "--image=example.com/d").ok(), "deployment")
+    same(kubectl("autoscale", "deployment", "d", "--max=3").ok(), "autoscale")
+    same(kubectl("set", "image", "deployment/d", "d=example.com/d:2").ok(), "set image")
+    same(kubectl("set", "env", "deployment/d", "A=b").ok(), "set env")
+    same(kubectl("create", "job", "j", "--image=example.com/j").ok(), "job")
+    same(kubectl("create", "token", "default").ok().split(".")[0][:4], "token")
+    same(kubectl("get", "hpa,job,pod,deploy,svc").ok(), "get")
+
+
+def test_replace(kubectl: Kubectl, same: Any) -> None:
+    kubectl("create", "-f", "-", text=PLATFORM).ok()
+    same(kubectl("replace", "-f", "-", text=PLATFORM.replace("blue", "red").split("---")[0]).ok())
+    same(kubectl("replace", "--force", "-f", "-", text=PLATFORM.split("---", maxsplit=1)[0]).ok(), "forced")
+
+
+def test_custom_resources(kubectl: Kubectl, same: Any, unique_name: str) -> None:
+    group = f"{unique_name}.example.com"
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}
+    column = {"name": "Size", "type": "integer", "jsonPath": ".spec.size"}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "additionalPrinterColumns": [column],
+    }
+    names = {"plural": "boxes", "kind": "Box", "shortNames": [f"bx{unique_name.replace('-', '')}"]}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"boxes.{group}"},
+        "spec": spec,
+    }
+    kubectl("apply", "-f", "-", text=orjson.dumps(crd).decode()).ok()
+    kubectl("wait", "--for=condition=Established", f"crd/boxes.{group}", "--timeout=30s").ok()
+    box = f"apiVersion: {group}/v1\nkind: Box\nmetadata: {{name: b}}\nspec: {{size: 4}}\n"
+    eventually(lambda: kubectl("apply", "-f", "-", text=box).code == 0)
+    bigger = box.replace("4", "5")
+    eventually(lambda: kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=bigger).code == 0)
+    same(kubectl("get", f"boxes.{group}").ok(), "get")
+    said = eventually(lambda: kubectl("explain", f"boxes.{group}", "--api-version", f"{group}/v1").out)
+    assert "spec\t<Object>" in said
+    wrong = kubectl("apply", "-f", "-", text=box.replace("size", "sise"))
+    assert wrong.code == 1
+    same(wrong.err.replace(group, "GROUP"), "unknown field")
+    kubectl("delete", "crd", f"boxes.{group}").ok()
+
+
+def test_top_level_listing_of_all(kubectl: Kubectl, api: Api, ns: str, same: Any) -> None:
+    for plural in ("pods", "jobs", "statefulsets"):
+        one = kind(plural)
+        api.post(one.collection(ns), one.object("x", ns)).ok(201)
+    same(kubectl("get", "all").ok())
+
+
+def test_cluster_info_and_version(kubectl: Kubectl, cluster: Cluster) -> None:
+    assert f"Kubernetes control plane is running at {cluster.url}" in kubectl("cluster-info").ok()
+    version = orjson.loads(kubectl("version", "-o", "json").ok())
+    assert version["serverVersion"]["minor"] == "35"
+
+
+def test_drain_and_taint(kubectl: Kubectl, api: Api, unique_name: str) -> None:
+    api.post("/api/v1/nodes", {"metadata": {"name": unique_name}}).ok(201)
+    kubectl("taint", "nodes", unique_name, "tpu=present:NoSchedule").ok()
+    kubectl("cordon", unique_name).ok()
+    node = api.get(f"/api/v1/nodes/{unique_name}").json
+    assert node["spec"]["unschedulable"] is True
+    kubectl("drain", unique_name, "--ignore-daemonsets", "--timeout=20s").ok()
+    kubectl("uncordon", unique_name).ok()
+    assert "unschedulable" not in api.get(f"/api/v1/nodes/{unique_name}").json["spec"]

@@ -1,0 +1,89 @@
+"""Real kubectl on a cluster, with what changes from run to run taken out of its words."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tests.real.build import build
+from tests.real.programs import PROGRAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_AGE = re.compile(r"\b(\d+[smhd])+\b")
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d \+0000")
+_VERSION = re.compile(r'(resourceVersion: |"resourceVersion": ?)"\d+"')
+_ADDRESS = re.compile(r"10\.96\.\d+\.\d+")
+_FOLDER = re.compile(r"/tmp/(LIVE|MERGED)-\d+")
+_SUFFIX = re.compile(r"kube-api-access-[a-z0-9]{5}")
+
+
+@cache
+def program() -> Path:
+    """The built kubectl."""
+    return build(PROGRAMS["kubectl"])
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one call of kubectl said."""
+
+    code: int
+    out: str
+    err: str
+
+    def ok(self) -> str:
+        """Its output, once it is sure that it succeeded."""
+        assert self.code == 0, f"exit {self.code}: {self.out}{self.err}"
+        return self.out
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """kubectl bound to one cluster and namespace; `home` keeps its discovery cache."""
+
+    kubeconfig: Path
+    namespace: str
+    home: Path
+
+    def __call__(self, *arguments: str, text: str | None = None, env: Mapping[str, str] | None = None, seconds: float = 60) -> Said:
+        """Run it to its end."""
+        done = subprocess.run(
+            self.command(*arguments),
+            input=text,
+            text=True,
+            capture_output=True,
+            env=self.environment(env),
+            timeout=seconds,
+            check=False,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def command(self, *arguments: str) -> list[str]:
+        """The whole command line."""
+        return [str(program()), "--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace, *arguments]
+
+    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """An environment without the user's own settings."""
+        return {"HOME": str(self.home), "PATH": os.environ["PATH"], "TZ": "UTC", **(extra or {})}
+
+    def stable(self, text: str) -> str:
+        """The text without ages, uids, times and versions, with columns apart by two spaces."""
+        text = text.replace(self.namespace, "NS").replace(str(self.home), "HOME")
+        for pattern, word in (
+            (_UID, "UID"),
+            (_TIME, "TIME"),
+            (_ADDRESS, "ADDRESS"),
+            (_FOLDER, r"/tmp/\1"),
+            (_SUFFIX, "kube-api-access-SUFFIX"),
+        ):
+            text = pattern.sub(word, text)
+        text = _AGE.sub("AGE", _VERSION.sub(r'\1"RV"', text))
+        return "\n".join(re.sub(r" {2,}", "  ", line).rstrip() for line in text.splitlines())
