@@ -51,6 +51,8 @@ class Controller(Generic[K]):
     """
 
     workers = 1
+    watches: frozenset[str] | None = None
+    """The resources whose changes it is told of; all when None."""
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -26,7 +26,7 @@ class Controllers:
 
     def __init__(self, store: Store, registry: Registry, handle: Handle, *, authority: str, workloads: bool = True) -> None:
         world = World(store, registry, handle)
-        self._store = store
+        self._store, self._world = store, world
         self.all: tuple[Controller[Any], ...] = (
             ServiceAccounts(world),
             RootCertificates(world, authority),
@@ -38,6 +38,7 @@ class Controllers:
             *(everything(world) if workloads else ()),
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._interested: dict[str, tuple[Controller[Any], ...]] = {}
 
     def start(self) -> None:
         """Look at everything there is, then follow the changes, in tasks of the running loop."""
@@ -45,7 +46,12 @@ class Controllers:
         self._tasks = [asyncio.create_task(each.run(), name=type(each).__name__) for each in self.all]
 
     def _observe(self, change: Change) -> None:
-        for each in self.all:
+        self._world.observe(change)
+        interested = self._interested.get(change.resource)
+        if interested is None:
+            found = (each for each in self.all if each.watches is None or change.resource in each.watches)
+            interested = self._interested[change.resource] = tuple(found)
+        for each in interested:
             each.observe(change)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import quote
 
 import orjson
@@ -17,12 +17,24 @@ if TYPE_CHECKING:
     from sliceworks.kube.transport import Response
     from sliceworks.twin.api.resources import Registry
     from sliceworks.twin.auth.identity import User
+    from sliceworks.twin.controllers.loop import Change
     from sliceworks.twin.store.store import Store
 
     Handle = Callable[[Request, User], Awaitable[Response]]
 
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+
+
+class Index(Protocol):
+    """Something that several controllers look things up in."""
+
+    def observe(self, change: Change) -> None:
+        """Take note of a change, before any controller does."""
+
+
+I = TypeVar("I", bound=Index)  # noqa: E741 - the type of an index
 
 
 class Key(NamedTuple):
@@ -61,6 +73,18 @@ class World:
         self._generation = -1
         self._by_kind: dict[tuple[str, str], Served] = {}
         self._by_resource: dict[str, Served] = {}
+        self._indexes: dict[type[Any], Index] = {}
+
+    def shared(self, kind: type[I]) -> I:
+        """The one index of this kind that all controllers of the cluster share. Ask for it before anything runs."""
+        if kind not in self._indexes:
+            self._indexes[kind] = kind()
+        return cast("I", self._indexes[kind])
+
+    def observe(self, change: Change) -> None:
+        """Bring the shared indexes up to date."""
+        for index in self._indexes.values():
+            index.observe(change)
 
     def of_kind(self, api_version: str, kind: str) -> Served | None:
         """The resource that serves a kind; None when there is none."""
