@@ -96,6 +96,10 @@ class Builtins:
         node: dict[str, Any] = found[name]
         return node
 
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """All components as they stand in the data."""
+        return {name: node for path in DATA.glob("io.k8s.*.json") for name, node in orjson.loads(path.read_bytes()).items()}
+
     def storage_version(self, group: str) -> str:
         """The version objects of a group are stored in: the preferred one."""
         return next(item.versions[0] for item in self.groups if item.name == group)

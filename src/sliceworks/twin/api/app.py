@@ -162,6 +162,9 @@ class Api:
             return media.json_response(200, orjson.dumps(self.core.issuer.configuration(address)))
         if path == "openid/v1/jwks":
             return Response(200, {"content-type": "application/jwk-set+json"}, orjson.dumps(self.core.issuer.jwks()))
+        if path == "openapi/v2":
+            kind, body = self._openapi.legacy(request.headers.get("accept", ""))
+            return Response(200, {"content-type": kind, "vary": "Accept", "cache-control": "no-cache, private"}, body)
         if path == "openapi/v3":
             return media.json_response(200, self._openapi.index())
         if path.startswith("openapi/v3/"):
@@ -207,7 +210,7 @@ class Api:
         for group, versions in self.core.registry.versions().items():
             if group:
                 paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
-        return sorted([*paths, "/healthz", "/livez", "/readyz", "/openapi/v3", "/version"])
+        return sorted([*paths, "/healthz", "/livez", "/readyz", "/openapi/v2", "/openapi/v3", "/version"])
 
 
 def _health(request: Request, name: str) -> Response:

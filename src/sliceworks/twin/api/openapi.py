@@ -1,4 +1,4 @@
-"""OpenAPI v3 documents of what is served: the index, and one document for each group and version."""
+"""OpenAPI documents of what is served: v3 with its index and one document for each group and version, and the definitions of v2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.schemas import builtins, openapi
+from sliceworks.schemas import builtins, openapi, openapi_v2
+from sliceworks.twin.api import media
 
 if TYPE_CHECKING:
     from sliceworks.twin.api.customs import Customs
@@ -49,6 +50,15 @@ class OpenApi:
         if customs:
             return openapi.custom_document(group, version, customs)
         return openapi.builtin_document(group, version)
+
+    def legacy(self, accept: str) -> tuple[str, bytes]:
+        """OpenAPI v2 in the form that the client prefers, with its media type. Few ask for it, and seldom: nothing is kept."""
+        served = self._customs.group_versions()
+        found = {item["metadata"]["name"]: item for place in served for item in self._customs.definitions(*place)}
+        document = openapi_v2.document(found.values())
+        if openapi_v2.MEDIA in accept or openapi_v2.ASKED in accept:
+            return openapi_v2.MEDIA, openapi_v2.encoded(document)
+        return media.JSON, orjson.dumps(document)
 
     def etag(self, path: str) -> str:
         return f'"{self._hash(path)}"'
