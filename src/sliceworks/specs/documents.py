@@ -1,0 +1,96 @@
+"""From a YAML document to a typed one, or to all that is wrong with it: file and line, the field, and the closest known name."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from sliceworks.base.errors import InvalidDocument
+from sliceworks.specs.model import API_VERSION, GROUP
+from sliceworks.specs.scenario import Scenario
+
+if TYPE_CHECKING:
+    from sliceworks.base.yamls import Document
+
+KINDS: dict[str, type[BaseModel]] = {"Scenario": Scenario}
+
+
+def is_ours(document: Document) -> bool:
+    """Whether a document is one of the product's own, and not an object of a cluster."""
+    return str(document.data.get("apiVersion", "")).partition("/")[0] == GROUP
+
+
+def read(document: Document) -> BaseModel:
+    """The typed document; raises the InvalidDocument of its first problem."""
+    found, problems = check(document)
+    if problems:
+        raise problems[0]
+    assert found is not None
+    return found
+
+
+def check(document: Document) -> tuple[BaseModel | None, list[InvalidDocument]]:
+    """The typed document, or all that is wrong with it."""
+    data = document.data
+    version, kind = data.get("apiVersion"), data.get("kind")
+    if version != API_VERSION:
+        return None, [InvalidDocument(f"apiVersion must be {API_VERSION}, found {version}", place=document.place("apiVersion"))]
+    model = KINDS.get(str(kind))
+    if model is None:
+        return None, [InvalidDocument(f"unknown kind {kind}{_closest(str(kind), KINDS)}", place=document.place("kind"))]
+    try:
+        return model.model_validate(data), []
+    except ValidationError as error:
+        return None, [_problem(document, model, found) for found in error.errors()]
+
+
+def _problem(document: Document, model: type[BaseModel], found: Any) -> InvalidDocument:
+    path = tuple(step for step in found["loc"] if not _is_choice(document, found["loc"], step))
+    shown = _shown(path)
+    if found["type"] == "extra_forbidden":
+        text = f"unknown field {shown}{_closest(str(path[-1]), _fields(model, path[:-1]))}"
+    elif found["type"] == "missing":
+        text = f"{shown} is required"
+    elif found["type"] == "value_error":
+        text = f"{shown}: {found['ctx']['error']}"
+    else:
+        text = f"{shown}: {found['msg'][:1].lower()}{found['msg'][1:]}"
+    return InvalidDocument(text, place=document.place(*path))
+
+
+def _is_choice(document: Document, path: tuple[str | int, ...], step: str | int) -> bool:
+    """Steps that name a variant of a union are pydantic's, not the document's."""
+    return isinstance(step, str) and ("[" in step or step.startswith("function-"))
+
+
+def _shown(path: tuple[str | int, ...]) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return text.removeprefix(".") or "document"
+
+
+def _fields(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
+    """The names that a place in a document could have had."""
+    found: Any = model
+    for step in path:
+        if isinstance(step, int):
+            continue
+        field = next((each for each in found.model_fields.values() if each.alias == step), None)
+        found = _model_in(field.annotation) if field is not None else None
+        if found is None:
+            return []
+    return [str(each.alias) for each in found.model_fields.values()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in getattr(annotation, "__args__", ()) if (found := _model_in(part)) is not None), None)
+
+
+def _closest(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else ""

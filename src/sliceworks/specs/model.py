@@ -1,0 +1,62 @@
+"""What all documents share: frozen models whose fields are written in camelCase, and the types of the values in them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from sliceworks.base import duration, names
+
+GROUP = "sliceworks.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+
+class Spec(BaseModel):
+    """A part of a document. Unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=False, strict=True)
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("must be a duration such as 90s, 5m or 1h30m")
+    seconds = float(value) if isinstance(value, int | float) else duration.parse(value)
+    if seconds < 0:
+        raise ValueError("must not be negative")
+    return seconds
+
+
+def _moment(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        moment = value
+    elif isinstance(value, str):
+        moment = datetime.fromisoformat(value)
+    else:
+        raise ValueError("must be a time such as 2026-11-16T08:00:00Z")
+    if moment.tzinfo is None:
+        raise ValueError("must say its time zone, such as 2026-11-16T08:00:00Z")
+    return moment
+
+
+def _label(value: str) -> str:
+    for problem in names.dns1123_subdomain_errors(value):
+        raise ValueError(problem)
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+"""A length of time: `90s`, `5m`, `1h30m`, or a number of seconds."""
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+Name = Annotated[str, AfterValidator(_label)]
+
+
+class Metadata(Spec):
+    """Who a document is."""
+
+    name: Name
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)

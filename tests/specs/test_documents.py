@@ -1,0 +1,95 @@
+"""Documents of the product: what is wrong with one is said with its line, its field and the closest known name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sliceworks.base.errors import InvalidDocument
+from sliceworks.base.yamls import load_all
+from sliceworks.specs import documents
+from sliceworks.specs.scenario import Scenario
+
+HEAD = """apiVersion: sliceworks.dev/v1alpha1
+kind: Scenario
+metadata: {name: bad-day}
+spec:
+  duration: 8h
+"""
+
+
+def problems(text: str) -> list[str]:
+    [document] = load_all(text, "day.yaml")
+    return [str(problem) for problem in documents.check(document)[1]]
+
+
+def scenario(events: str) -> Scenario:
+    [document] = load_all(HEAD + "  events:\n" + events, "day.yaml")
+    found = documents.read(document)
+    assert isinstance(found, Scenario)
+    return found
+
+
+def test_a_good_scenario_is_typed_and_frozen() -> None:
+    found = scenario("  - {at: 1h30m, failNodes: {nodes: {labels: {pool: a}}, for: 20m, reason: SpotPreemption}}\n")
+    [event] = found.spec.events
+    assert (event.at, found.spec.duration, found.metadata.name) == (5400.0, 28800.0, "bad-day")
+    name, action = event.action
+    assert name == "fail_nodes"
+    assert action.model_dump(by_alias=True) == {
+        "nodes": {"names": [], "labels": {"pool": "a"}, "count": None},
+        "for": 1200.0,
+        "reason": "SpotPreemption",
+    }
+    with pytest.raises(ValueError, match="frozen"):
+        event.at = 3
+
+
+@pytest.mark.parametrize(
+    ("event", "problem"),
+    [
+        ("{at: 1m}", "day.yaml:7: spec.events[0]: an event is exactly one of submit, trace, apply"),
+        ("{at: 1m, apply: {file: a}, trace: {file: b}}", "day.yaml:7: spec.events[0]: an event is exactly one of"),
+        ("{at: soon, apply: {file: a}}", 'day.yaml:7: spec.events[0].at: time: invalid duration "soon"'),
+        ("{at: -1s, apply: {file: a}}", "day.yaml:7: spec.events[0].at: must not be negative"),
+        ("{at: 1m, submit: {file: a, cuont: 2}}", "day.yaml:7: unknown field spec.events[0].submit.cuont; did you mean count?"),
+        ("{at: 1m, submit: {file: a, every: 1m, rate: 2}}", "day.yaml:7: spec.events[0].submit: give every or rate, not both"),
+        ("{at: 1m, submit: {count: 2}}", "day.yaml:7: spec.events[0].submit.file is required"),
+        ("{at: 1m, failNodes: {nodes: {}}}", "day.yaml:7: spec.events[0].failNodes.nodes: select by names, labels or count"),
+        ("{at: 1m, failPods: {pods: {count: 1}, exitCode: 0}}", "day.yaml:7: spec.events[0].failPods.exitCode: input should be"),
+        ("{at: 1m, apply: {file: 3}}", "day.yaml:7: spec.events[0].apply.file: input should be a valid string"),
+    ],
+)
+def test_what_is_wrong_has_a_place(event: str, problem: str) -> None:
+    [found] = problems(f"{HEAD}  events:\n  - {event}\n")
+    assert found.startswith(problem)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    assert len(problems(HEAD.replace("8h", "long") + "  sed: 3\n  events: [{at: 1m}]\n")) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("Scenario", "Scenaro"), "day.yaml:2: unknown kind Scenaro; did you mean Scenario?"),
+        (("v1alpha1", "v1"), "day.yaml:1: apiVersion must be sliceworks.dev/v1alpha1, found sliceworks.dev/v1"),
+        (("bad-day", "Bad_Day"), "day.yaml:3: metadata.name: a lowercase RFC 1123 subdomain must consist of"),
+    ],
+)
+def test_the_head_of_a_document(change: tuple[str, str], problem: str) -> None:
+    [found] = problems(HEAD.replace(*change))
+    assert found.startswith(problem)
+
+
+def test_read_raises_the_first_problem() -> None:
+    [document] = load_all(HEAD + "  sede: 1\n", "day.yaml")
+    with pytest.raises(InvalidDocument, match=r"day\.yaml:6: unknown field spec\.sede; did you mean seed\?"):
+        documents.read(document)
+
+
+@pytest.mark.parametrize(("data", "ours"), [({"apiVersion": "sliceworks.dev/v1alpha1"}, True), ({"apiVersion": "v1"}, False)])
+def test_which_documents_are_ours(data: dict[str, Any], ours: bool) -> None:
+    [document] = load_all(f"apiVersion: {data['apiVersion']}\n", "x")
+    assert documents.is_ours(document) is ours
