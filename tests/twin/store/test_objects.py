@@ -1,0 +1,158 @@
+"""Objects in a store: revisions, order of keys, and the past."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from tests.support.stores import NODES, PODS, keys, put, remove, values
+
+from sliceworks.base.errors import Expired
+from sliceworks.twin.store.store import Store
+
+
+def test_every_write_takes_the_next_revision_whatever_it_is_about() -> None:
+    store = Store()
+    assert [put(store, "a/x"), put(store, "n", resource=NODES), put(store, "a/x"), remove(store, "a/x"), put(store, "a/x")] == [
+        2, 3, 4, 5, 6,
+    ]  # fmt: skip
+    assert store.revision == store.announced == 6
+
+
+def test_an_object_carries_its_revision() -> None:
+    store = Store()
+    revision = put(store, "a/x")
+    entry = store.get(PODS, "a", "x")
+    assert entry is not None
+    assert entry.object()["metadata"]["resourceVersion"] == str(revision)
+    assert entry.revision == revision
+
+
+def test_what_cannot_be_written_takes_no_revision() -> None:
+    store = Store()
+    with pytest.raises(orjson.JSONEncodeError):
+        put(store, "a/x", 2**70)
+    assert store.revision == 1
+    assert store.get(PODS, "a", "x") is None
+    assert put(store, "a/x") == 2
+
+
+def test_entries_are_free_to_be_changed_by_their_readers() -> None:
+    store = Store()
+    put(store, "a/x", {"deep": 1})
+    entry = store.get(PODS, "a", "x")
+    assert entry is not None
+    entry.object()["value"]["deep"] = 2
+    assert entry.object()["value"] == {"deep": 1}
+
+
+def test_labels() -> None:
+    store = Store()
+    put(store, "a/x", labels={"app": "web"})
+    put(store, "a/y")
+    assert [entry.labels for entry in store.scan(PODS)] == [{"app": "web"}, {}]
+
+
+def test_keys_are_in_the_order_of_their_bytes() -> None:
+    store = Store()
+    for key in ("a/x", "a.b/x", "a-b/x", "a0/x", "b/a", "a/a", "a/x.y", "a/x-y"):
+        put(store, key)
+    # "-" and "." come before "/", as they do in etcd.
+    assert keys(store.scan(PODS)) == ["a-b/x", "a.b/x", "a/a", "a/x", "a/x-y", "a/x.y", "a0/x", "b/a"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "found"),
+    [
+        ("a", ["a/a", "a/x"]),
+        ("a-b", ["a-b/x"]),
+        ("a.b", ["a.b/x"]),
+        ("a0", ["a0/x"]),
+        ("", ["a-b/x", "a.b/x", "a/a", "a/x", "a0/x"]),
+    ],
+)
+def test_a_namespace_is_not_mistaken_for_one_that_begins_alike(namespace: str, found: list[str]) -> None:
+    store = Store()
+    for key in ("a/x", "a.b/x", "a-b/x", "a0/x", "a/a"):
+        put(store, key)
+    now = store.revision
+    remove(store, "a/x")
+    remove(store, "a-b/x")
+    put(store, "a/new")
+    assert keys(store.scan(PODS, namespace, at=now)) == found
+    assert keys(store.scan(PODS, namespace)) == [key for key in sorted([*found, "a/new"]) if key in {
+        "a.b/x", "a/a", "a0/x", "a/new"
+    } and (not namespace or key.startswith(f"{namespace}/"))]  # fmt: skip
+
+
+def test_scan_goes_on_behind_a_key() -> None:
+    store = Store()
+    for key in ("a/1", "a/2", "a/3", "b/1"):
+        put(store, key)
+    assert keys(store.scan(PODS, after="a/2")) == ["a/3", "b/1"]
+    assert keys(store.scan(PODS, "a", after="a/2")) == ["a/3"]
+    # The key need not exist, nor lie in the namespace.
+    assert keys(store.scan(PODS, "a", after="a/1zzz")) == ["a/2", "a/3"]
+    assert keys(store.scan(PODS, "b", after="a/2")) == ["b/1"]
+    assert keys(store.scan(PODS, "a", after="b/0")) == []
+
+
+def test_the_past_can_be_read_at_every_revision() -> None:
+    store = Store()
+    put(store, "a/x", 1)
+    put(store, "a/y", 1)
+    put(store, "a/x", 2)
+    remove(store, "a/y")
+    put(store, "a/z", 1)
+    put(store, "a/y", 2)
+    seen = {at: values(store.scan(PODS, at=at)) for at in range(1, 8)}
+    assert seen == {
+        1: {},
+        2: {"a/x": 1},
+        3: {"a/x": 1, "a/y": 1},
+        4: {"a/x": 2, "a/y": 1},
+        5: {"a/x": 2},
+        6: {"a/x": 2, "a/z": 1},
+        7: {"a/x": 2, "a/y": 2, "a/z": 1},
+    }
+    assert list(seen[7]) == ["a/x", "a/y", "a/z"]
+    assert keys(store.scan(PODS, "a", after="a/x", at=4)) == ["a/y"]
+
+
+def test_a_resource_does_not_see_another() -> None:
+    store = Store()
+    put(store, "n", resource=NODES)
+    put(store, "a/x")
+    assert keys(store.scan(NODES)) == ["n"]
+    assert store.resources() == [NODES, PODS]
+    assert (store.count(NODES), store.count(PODS), store.count("/secrets")) == (1, 1, 0)
+    remove(store, "n", resource=NODES)
+    assert store.resources() == [PODS]
+    assert store.get(NODES, "", "n") is None
+    assert store.get("/secrets", "a", "x") is None
+
+
+def test_reading_while_it_is_written_to() -> None:
+    store = Store()
+    for number in range(10):
+        put(store, f"a/{number}")
+    seen = []
+    for entry in store.scan(PODS):
+        seen.append(entry.key)
+        if entry.key == "a/3":
+            for number in (0, 4, 5, 9):
+                remove(store, f"a/{number}")
+            put(store, "a/00")
+    assert seen == ["a/0", "a/1", "a/2", "a/3", "a/6", "a/7", "a/8"]
+
+
+def test_the_past_is_gone_with_its_history() -> None:
+    store = Store()
+    put(store, "a/x", 1)
+    put(store, "a/x", 2)
+    store.compact()
+    put(store, "a/x", 3)
+    with pytest.raises(Expired, match=r"too old resource version: 2 \(3\)"):
+        list(store.scan(PODS, at=2))
+    assert values(store.scan(PODS, at=3)) == {"a/x": 2}
+    assert store.compacted(PODS) == 3
+    assert store.compacted("/secrets") == 0
