@@ -88,6 +88,16 @@ def _ordered(merged: Object, patch: Object, schema: Schema | None) -> Object:
     return patch
 
 
+def remainder(patch: Object) -> Object:
+    """What is left of a patch after the real server worked on it, which its refusals show: ordered lists are gone."""
+    taken = {key.partition("/")[2] for key in patch if key.startswith(ORDER)}
+    return {
+        key: remainder(value) if type(value) is dict else value
+        for key, value in patch.items()
+        if key not in taken and not key.startswith(ORDER)
+    }
+
+
 def _below(key: str, directive: str, what: str) -> str:
     """The field that a directive speaks of."""
     prefix, slash, name = key.partition("/")

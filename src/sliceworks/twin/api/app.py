@@ -96,7 +96,10 @@ class Api:
         call = Call(request, target, user, *found, params, form)
         if found[1].deprecation:
             call.warnings.append(found[1].deprecation)
-        return await self._route(call)
+        try:
+            return await self._route(call)
+        except ApiError as error:
+            return media.error_response(error, call.warnings)
 
     def _authorize(self, user: User, target: Target) -> None:
         self.core.rbac.require(

@@ -173,10 +173,20 @@ class Deleter:
 
     def _finish(self, call: Call, current: Entry, obj: Obj) -> Entry:
         if call.resource.strategy.graceful:
-            obj["metadata"].setdefault("deletionTimestamp", clock.timestamp())
-            obj["metadata"]["deletionGracePeriodSeconds"] = 0
+            self._end_grace(call, current, obj)
         stored = objects.stored(call.resource, call.version, obj)
         return self._core.remove(call.resource, current.namespace, current.name, stored, call.dry_run)
+
+    def _end_grace(self, call: Call, current: Entry, obj: Obj) -> None:
+        """Something that may take its time to end is marked as ending before it goes: watchers see both."""
+        metadata = obj["metadata"]
+        if not metadata.get("deletionTimestamp"):
+            metadata["deletionTimestamp"] = clock.timestamp()
+            if metadata.get("generation"):
+                metadata["generation"] += 1
+        metadata["deletionGracePeriodSeconds"] = 0
+        marked = objects.stored(call.resource, call.version, {**obj, "metadata": dict(metadata)})
+        self._core.put(call.resource, current.namespace, current.name, marked, call.dry_run)
 
     def _check_preconditions(self, call: Call, metadata: Obj, options: DeleteOptions) -> None:
         name = metadata["name"]

@@ -259,9 +259,9 @@ def _warning(text: str) -> str:
     return f'299 - "{escaped}"'
 
 
-def error_response(error: ApiError) -> Response:
+def error_response(error: ApiError, warnings: list[str] | None = None) -> Response:
     """The Status of an error as an answer."""
-    response = json_response(error.code, orjson.dumps(error.status()))
+    response = json_response(error.code, orjson.dumps(error.status()), warnings=warnings)
     if error.retry_after is not None:
         response.headers = {**response.headers, "retry-after": str(int(error.retry_after))}
     if error.code == 401:

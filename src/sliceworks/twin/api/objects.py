@@ -58,13 +58,13 @@ def read(call: Call) -> tuple[Obj, list[str]]:
     return media.read_object(call.request.body, kind, call.resource.kind, custom=call.resource.custom)
 
 
-def decode(call: Call, obj: Obj, twice: list[str]) -> Obj:
+def decode(call: Call, obj: Obj, twice: list[str], *, by_name: bool = False) -> Obj:
     """Read an object by its schema and fill its defaults. Unknown and doubled fields are refused, warned of or let go, as asked."""
-    return completed(call, decode_only(call, obj, twice))
+    return completed(call, decode_only(call, obj, twice, by_name=by_name))
 
 
-def decode_only(call: Call, obj: Obj, twice: list[str]) -> Obj:
-    """Read an object by its schema and leave its defaults out."""
+def decode_only(call: Call, obj: Obj, twice: list[str], *, by_name: bool = False) -> Obj:
+    """Read an object by its schema and leave its defaults out. Unknown fields are told in the order of the text, or by name."""
     check_kind(call, obj)
     call.forget_owners = managed.wants_reset(obj)
     schema = call.version.schema()
@@ -77,6 +77,8 @@ def decode_only(call: Call, obj: Obj, twice: list[str]) -> Obj:
     except structural.TypeMismatch as error:
         kind = call.resource.kind
         raise BadRequest(f'{kind} in version "{call.version.name}" cannot be handled as a {kind}: {error}') from error
+    if by_name:
+        unknown.sort()
     report(call, [f'unknown field "{path}"' for path in unknown] + twice)
     return ordered(obj)
 

@@ -11,7 +11,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, UnsupportedMediaType
 from sliceworks.schemas import applied, managed, patches, structural
 from sliceworks.schemas.field_errors import refusal, required
-from sliceworks.schemas.strategic import strategic_merge
+from sliceworks.schemas.strategic import remainder, strategic_merge
 from sliceworks.twin.api import media, objects
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
         new["metadata"] = {}
     try:
         # A patched object shares parts with the old one, and decoding changes what it reads.
-        return objects.decode(call, fresh(new), patch.twice)
+        return objects.decode(call, fresh(new), patch.twice, by_name=patch.type == _STRATEGIC)
     except BadRequest as error:
         why = error.message.partition(f"cannot be handled as a {call.resource.kind}: ")[2] or error.message
         if patch.type != _STRATEGIC:
@@ -82,7 +82,7 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
         cause = error.__cause__
         if isinstance(cause, structural.TypeMismatch):
             why = _restoring(cause)
-        raise patches.unreadable(applied.shown(patch.body), why) from error
+        raise patches.unreadable(applied.shown(remainder(patch.body)), why) from error
 
 
 def _in_order(new: Any, patch: Any) -> Any:

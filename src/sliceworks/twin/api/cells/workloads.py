@@ -58,6 +58,10 @@ def _replicas(obj: Obj, now: datetime) -> list[Any]:
     return [name(obj), *counts, age(obj, now), *containers(wanted.get("template"))]
 
 
+def scale_row(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), spec(obj).get("replicas", 0), status(obj).get("replicas", 0), age(obj, now)]
+
+
 def stateful_set_row(obj: Obj, now: datetime) -> list[Any]:
     wanted = spec(obj)
     ready = f"{status(obj).get('readyReplicas', 0)}/{wanted.get('replicas', 0)}"
@@ -220,6 +224,7 @@ KINDS = {
     "policy/poddisruptionbudgets": kind(
         "Name:name | Min Available | Max Unavailable | Allowed Disruptions:integer | Age", disruption_budget_row
     ),
+    "autoscaling/scales": kind("Name | Desired:integer | Available:integer | Age", scale_row),
     "autoscaling/horizontalpodautoscalers": kind(
         "Name:name | Reference | Targets | MinPods | MaxPods | Replicas | Age", autoscaler_row
     ),
