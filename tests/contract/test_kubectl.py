@@ -421,10 +421,10 @@ def test_custom_resources(kubectl: Kubectl, same: Any, unique_name: str) -> None
     kubectl("wait", "--for=condition=Established", f"crd/boxes.{group}", "--timeout=30s").ok()
     box = f"apiVersion: {group}/v1\nkind: Box\nmetadata: {{name: b}}\nspec: {{size: 4}}\n"
     eventually(lambda: kubectl("apply", "-f", "-", text=box).code == 0)
-    bigger = box.replace("4", "5")
+    bigger = box.replace("size: 4", "size: 5")
     eventually(lambda: kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=bigger).code == 0)
     same(kubectl("get", f"boxes.{group}").ok(), "get")
-    said = eventually(lambda: kubectl("explain", f"boxes.{group}", "--api-version", f"{group}/v1").out)
+    said = eventually(lambda: kubectl("explain", names["shortNames"][0]).out)
     assert "spec\t<Object>" in said
     wrong = kubectl("apply", "-f", "-", text=box.replace("size", "sise"))
     assert wrong.code == 1
