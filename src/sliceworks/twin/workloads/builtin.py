@@ -1,0 +1,17 @@
+"""The controllers of Kubernetes' own workloads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.twin.workloads.jobs.controller import Jobs
+from sliceworks.twin.workloads.jobs.ttl import FinishedJobs
+
+if TYPE_CHECKING:
+    from sliceworks.twin.controllers.loop import Controller
+    from sliceworks.twin.controllers.world import World
+
+
+def controllers(world: World) -> tuple[Controller[Any], ...]:
+    """All of them, in the order in which they are told of a change."""
+    return (Jobs(world), FinishedJobs(world))

@@ -1,0 +1,1 @@
+"""Jobs: pods that run to completion, counted once each however they end."""
