@@ -21,7 +21,7 @@ from tests.real.processes import Process, free_port
 from tests.real.programs import PROGRAMS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 CONTROLLERS = (
@@ -78,9 +78,9 @@ class ControlPlane:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def run(self, name: str, *arguments: str) -> Process:
+    def run(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Process:
         """Start one of the known programs beside the others; `stop()` ends it too."""
-        process = Process(name, (str(build(PROGRAMS[name])), *arguments), self.folder / f"{name}.log")
+        process = Process(name, (str(build(PROGRAMS[name])), *arguments), self.folder / f"{name}.log", env=env)
         self.processes[name] = process
         return process
 

@@ -38,6 +38,7 @@ PROGRAMS: dict[str, Program] = {
         Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", _KUBERNETES_LDFLAGS),
         Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", _KUBERNETES_LDFLAGS),
         Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", _KUBERNETES_LDFLAGS),
+        Program("jobset", "jobset", "sigs.k8s.io/jobset"),
         Program("kro", "kro", "github.com/kubernetes-sigs/kro/cmd/controller"),
     )
 }

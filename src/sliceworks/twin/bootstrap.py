@@ -10,6 +10,8 @@ from sliceworks.twin.api.preparations import SERVICE_NETWORK
 from sliceworks.twin.auth import bootstrap as rbac
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sliceworks.twin.api.resources import Registry
     from sliceworks.twin.store.store import Store
 
@@ -17,10 +19,10 @@ Obj = dict[str, Any]
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
-def fill(store: Store, registry: Registry) -> None:
-    """Add what is missing; what is there already stays as it is."""
+def fill(store: Store, registry: Registry, installed: Iterable[Obj] = ()) -> None:
+    """Add what is missing, together with the objects of what is installed; what is there already stays as it is."""
     kinds = {(resource.group, resource.kind): resource for resource in registry}
-    for obj in [*_namespaces(), *rbac.policy(), *system_classes(), *_api_service()]:
+    for obj in [*_namespaces(), *rbac.policy(), *system_classes(), *_api_service(), *installed]:
         group = obj["apiVersion"].rpartition("/")[0]
         resource = kinds[group, obj["kind"]]
         metadata = obj["metadata"]

@@ -21,6 +21,7 @@ from sliceworks.twin.auth.rbac import RESOURCES, Rbac
 from sliceworks.twin.auth.tokens import Authenticator, administrator, new_token
 from sliceworks.twin.controllers.manager import Controllers
 from sliceworks.twin.store.store import Store
+from sliceworks.twin.workloads import install
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,6 +90,7 @@ class Cluster:
         self.api = Api(self.core, Authenticator({self.token: administrator()}, issuer, view.get))
         self.controllers = Controllers(self.store, registry, self._handle_as, authority=ca, workloads=workloads)
         self._tasks: list[asyncio.Task[Any]] = []
+        self._installed = install(self.store, self.core.webhooks) if workloads else []
         self.store.subscribe(self._observe_roles)
 
     def _observe_roles(self, change: Change) -> None:
@@ -96,7 +98,7 @@ class Cluster:
             self.core.rbac.observe(change.resource, change.namespace, change.name, None if change.type == "DELETED" else change.obj)
 
     async def __aenter__(self) -> Self:
-        bootstrap.fill(self.store, self.core.registry)
+        bootstrap.fill(self.store, self.core.registry, self._installed)
         self.core.customs.start()
         self._tasks = [asyncio.create_task(DefinitionController(self.core).run())]
         self.controllers.start()

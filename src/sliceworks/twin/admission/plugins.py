@@ -6,6 +6,7 @@ the object.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.admission import limits, namespaces, pod_security, pods, priorities, quotas, service_accounts, storage
@@ -53,18 +54,43 @@ _VALIDATING: dict[Place, tuple[Plugin, ...]] = {
 }
 
 
-def admit(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
+@dataclass(slots=True)
+class Webhooks:
+    """What systems that are installed in a cluster do to writes: they run after the cluster's own plugins."""
+
+    mutating: dict[Place, list[Plugin]] = field(default_factory=dict)
+    validating: dict[Place, list[Plugin]] = field(default_factory=dict)
+
+    def change(self, resource: str, operation: str, plugin: Plugin, subresource: str = "") -> None:
+        """Let a plugin change such writes."""
+        self.mutating.setdefault((resource, operation, subresource), []).append(plugin)
+
+    def judge(self, resource: str, operation: str, plugin: Plugin, subresource: str = "") -> None:
+        """Let a plugin refuse such writes."""
+        self.validating.setdefault((resource, operation, subresource), []).append(plugin)
+
+
+_NO_WEBHOOKS = Webhooks()
+
+
+def admit(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None, webhooks: Webhooks = _NO_WEBHOOKS) -> None:
     """Change an object as the cluster's defaults ask, or refuse it. A deletion comes with an empty object and the old one."""
     namespaces.lifecycle(ctx, obj, old)
-    for plugin in _MUTATING.get((ctx.resource, ctx.operation, ctx.subresource), ()):
+    place = (ctx.resource, ctx.operation, ctx.subresource)
+    for plugin in _MUTATING.get(place, ()):
+        plugin(ctx, obj, old)
+    for plugin in webhooks.mutating.get(place, ()):
         plugin(ctx, obj, old)
 
 
-def validate(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
+def validate(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None, webhooks: Webhooks = _NO_WEBHOOKS) -> None:
     """Refuse an object that is valid in itself but not welcome here."""
     if ctx.operation == DELETE:
         return
     ctx.named = True
-    for plugin in _VALIDATING.get((ctx.resource, ctx.operation, ctx.subresource), ()):
+    place = (ctx.resource, ctx.operation, ctx.subresource)
+    for plugin in _VALIDATING.get(place, ()):
+        plugin(ctx, obj, old)
+    for plugin in webhooks.validating.get(place, ()):
         plugin(ctx, obj, old)
     quotas.charge(ctx, obj, old)

@@ -66,6 +66,7 @@ class Core:
         self.rbac = rbac
         self.issuer = issuer
         self.view = StoreView(store)
+        self.webhooks = plugins.Webhooks()
         self._known = Known(store)
         self.reader = Reader(self)
         self.writer = Writer(self)
@@ -104,12 +105,12 @@ class Core:
             find_all=self._known.find_all,
             warn=call.warnings.append,
         )
-        plugins.admit(call.admission, obj, old)
+        plugins.admit(call.admission, obj, old, self.webhooks)
 
     def judge(self, call: Call, obj: Obj, old: Obj | None) -> None:
         """Let the plugins refuse a write that is valid in itself, and nobody grant what they do not have."""
         assert call.admission is not None
-        plugins.validate(call.admission, obj, old)
+        plugins.validate(call.admission, obj, old, self.webhooks)
         if call.resource.group == RBAC_GROUP:
             write = escalation.Write(call.user, call.resource.plural, call.namespace, call.name)
             escalation.check(self.rbac, write, obj, old)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.twin.workloads import builtin, jobset
+
 if TYPE_CHECKING:
+    from sliceworks.twin.admission.plugins import Webhooks
     from sliceworks.twin.controllers.loop import Controller
     from sliceworks.twin.controllers.world import World
+    from sliceworks.twin.store.store import Store
 
 
 def workloads(world: World) -> tuple[Controller[Any], ...]:
     """All of them, in the order in which they are told of a change."""
-    return ()
+    return (*builtin.controllers(world), *jobset.controllers(world))
+
+
+def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
+    """Put the webhooks of what is installed in place; returns the objects it brings along, such as its definitions."""
+    return [*jobset.install(store, webhooks)]
