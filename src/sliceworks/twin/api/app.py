@@ -23,7 +23,6 @@ from sliceworks.twin.api.openapi import OpenApi
 from sliceworks.twin.api.paths import Target, parse
 from sliceworks.twin.api.reviews import Reviews
 from sliceworks.twin.auth.impersonation import impersonated
-from sliceworks.twin.auth.rules import Attributes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -82,7 +81,7 @@ class Api:
             user = impersonated(self.core.rbac, user, request.headers)
         params = _params(request)
         target = parse(request.method, request.path, watch=params.get("watch", [""])[0] in {"1", "true"})
-        self._authorize(user, target)
+        self.core.authorize(user, target)
         if len(request.body) > LARGEST_BODY:
             raise RequestEntityTooLarge(f"Request entity too large: limit is {LARGEST_BODY}")
         if not target.resource:
@@ -100,21 +99,6 @@ class Api:
             return await self._route(call)
         except ApiError as error:
             return media.error_response(error, call.warnings)
-
-    def _authorize(self, user: User, target: Target) -> None:
-        self.core.rbac.require(
-            Attributes(
-                user=user,
-                verb=target.verb,
-                group=target.group,
-                version=target.version,
-                resource=target.resource,
-                subresource=target.subresource,
-                namespace=target.namespace,
-                name=target.name,
-                path="" if target.resource else target.path,
-            )
-        )
 
     async def _route(self, call: Call) -> Response:
         target, core = call.target, self.core

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from sliceworks.schemas.field_errors import FieldError
     from sliceworks.twin.api.calls import Call
     from sliceworks.twin.api.customs import Customs
+    from sliceworks.twin.api.paths import Target
     from sliceworks.twin.api.resources import Registry, Resource
+    from sliceworks.twin.auth.identity import User
     from sliceworks.twin.auth.jwt import Issuer
     from sliceworks.twin.auth.rbac import Rbac
     from sliceworks.twin.store.store import Store
@@ -73,12 +75,11 @@ class Core:
         self.deleter = Deleter(self)
         self.subresources = Subresources(self)
 
-    def authorize(self, call: Call, *, verb: str = "") -> None:
+    def authorize(self, user: User, target: Target, *, verb: str = "") -> None:
         """Refuse what the user may not do; with `verb`, ask for another verb than the request's own."""
-        target = call.target
         self.rbac.require(
             Attributes(
-                user=call.user,
+                user=user,
                 verb=verb or target.verb,
                 group=target.group,
                 version=target.version,
@@ -86,7 +87,7 @@ class Core:
                 subresource=target.subresource,
                 namespace=target.namespace,
                 name=target.name,
-                path="",
+                path="" if target.resource else target.path,
             )
         )
 

@@ -76,7 +76,7 @@ class Writer:
                 raise not_found(call)
             if obj["metadata"].get("uid"):
                 raise conflict(call, call.name, _uid_differs(obj["metadata"]["uid"], ""))
-            self._core.authorize(call, verb="create")
+            self._core.authorize(call.user, call.target, verb="create")
             entry, status = self.insert(call, obj), 201
         else:
             entry, status = self.replace(call, obj, current), 200
@@ -90,7 +90,7 @@ class Writer:
         if current is None:
             if not patch.apply or call.target.subresource:
                 raise not_found(call)
-            self._core.authorize(call, verb="create")
+            self._core.authorize(call.user, call.target, verb="create")
             obj = apply_patch(call, patch, None)
             entry, status = self.insert(call, obj, applied=True), 201
         else:
