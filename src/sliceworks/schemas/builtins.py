@@ -135,9 +135,10 @@ def is_kind(group: str, version: str, kind: str) -> bool:
 
 def component_name(group: str, version: str, kind: str) -> str:
     """The component that describes a built-in kind: `io.k8s.api.batch.v1.Job`."""
+    if kind in ("DeleteOptions", "WatchEvent") or (not group and kind in ("Status", "APIResourceList")):
+        # Every group has these, and all mean the same.
+        return f"io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"
     package = _PACKAGES.get(group) or "io.k8s.api." + group.partition(".")[0]
-    if group == "" and kind in ("Status", "DeleteOptions", "WatchEvent", "APIResourceList"):
-        package = "io.k8s.apimachinery.pkg.apis.meta"
     return f"{package}.{version}.{kind}"
 
 
