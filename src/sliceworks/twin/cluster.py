@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from sliceworks.kube.transport import Request, Response
     from sliceworks.twin.auth.identity import User
+    from sliceworks.twin.nodes.player import Nodes
     from sliceworks.twin.store.entries import Change
 
 
@@ -89,6 +90,8 @@ class Cluster:
         self.core.customs = Customs(self.core)
         self.api = Api(self.core, Authenticator({self.token: administrator()}, issuer, view.get))
         self.controllers = Controllers(self.store, registry, self._handle_as, authority=ca, workloads=workloads)
+        self.nodes: Nodes | None = None
+        self._workloads = workloads
         self._tasks: list[asyncio.Task[Any]] = []
         self._installed = install(self.store, self.core.webhooks) if workloads else []
         self.store.subscribe(self._observe_roles)
@@ -103,9 +106,15 @@ class Cluster:
         self._tasks = [asyncio.create_task(DefinitionController(self.core).run())]
         self.controllers.start()
         await self.store.settled()
+        if self._workloads:
+            from sliceworks.twin.nodes.embedded import embedded_nodes
+
+            self.nodes = await embedded_nodes(self.as_user).__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self.nodes is not None:
+            await self.nodes.__aexit__()
         await self.controllers.stop()
         for task in self._tasks:
             task.cancel()

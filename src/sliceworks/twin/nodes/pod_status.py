@@ -1,0 +1,167 @@
+"""A pod's status from the states of its containers: phase and conditions by the kubelet's rules, in the kubelet's order."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sliceworks.twin.nodes.containers import is_sidecar, restarts
+
+Obj = dict[str, Any]
+_OWN = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+TERMINAL = ("Succeeded", "Failed")
+
+
+class Addresses(NamedTuple):
+    """Where a pod is: its node's address and its own."""
+
+    host: str
+    pod: str
+
+
+def pod_status(
+    pod: Obj, statuses: list[Obj], init: list[Obj], now: str, where: Addresses, *, final: bool = False, overlay: Obj | None = None
+) -> Obj:
+    """The whole status of a pod whose containers are in these states. `final` says that nothing is started again; `overlay` is what
+    the kubelet decided for another reason than its containers, such as an eviction."""
+    old, spec = pod.get("status") or {}, pod["spec"]
+    phase = (overlay or {}).get("phase") or _phase(spec, statuses, init, final=final)
+    if old.get("phase") in TERMINAL:
+        phase = old["phase"]
+    made = any("waiting" not in status["state"] for status in (*statuses, *init)) and phase not in TERMINAL
+    status: Obj = {"phase": phase}
+    if generation := pod["metadata"].get("generation"):
+        status["observedGeneration"] = generation
+    for name in ("reason", "message"):
+        if value := (overlay or {}).get(name) or (old.get(name) if phase == old.get("phase") else None):
+            status[name] = value
+    status["conditions"] = _conditions(pod, statuses, init, phase, now, made=made, more=(overlay or {}).get("conditions") or ())
+    if where.host:
+        status |= {"hostIP": where.host, "hostIPs": [{"ip": where.host}]}
+    address = (where.pod if made else None) or old.get("podIP")
+    if address:
+        status |= {"podIP": address, "podIPs": [{"ip": address}]}
+    status["startTime"] = old.get("startTime") or now
+    if init:
+        status["initContainerStatuses"] = init
+    status["containerStatuses"] = statuses
+    status["qosClass"] = old.get("qosClass", "BestEffort")
+    return status
+
+
+def _phase(spec: Obj, statuses: list[Obj], init: list[Obj], *, final: bool) -> str:
+    by_name = {status["name"]: status for status in (*init, *statuses)}
+    if (early := _phase_of_init(spec, by_name)) is not None:
+        return early
+    alive = waits = stopped = stays = succeeded = 0
+    for container in spec.get("containers") or ():
+        status = by_name.get(container["name"])
+        if status is None:
+            return "Pending"
+        state = status["state"]
+        ended = state.get("terminated") or ("waiting" in state and status["lastState"].get("terminated"))
+        if "running" in state:
+            alive += 1
+        elif not ended:
+            waits += 1
+        else:
+            stopped += 1
+            stays += not restarts(container, spec, ended["exitCode"])
+            succeeded += "terminated" in state and ended["exitCode"] == 0
+    if waits:
+        return "Pending"
+    if alive or (stopped != stays and not final):
+        return "Running"
+    return "Succeeded" if stopped == succeeded else "Failed"
+
+
+def _phase_of_init(spec: Obj, by_name: dict[str, Obj]) -> str | None:
+    """Pending or Failed while the containers that come first have not all done their part."""
+    for container in spec.get("initContainers") or ():
+        status = by_name.get(container["name"])
+        if status is None:
+            return "Pending"
+        state = status["state"]
+        if is_sidecar(container):
+            if "waiting" in state and not status["lastState"].get("terminated"):
+                return "Pending"
+            continue
+        ended = state.get("terminated") or status["lastState"].get("terminated")
+        if ended is None or "running" in state:
+            return "Pending"
+        if ended["exitCode"] != 0:
+            return "Pending" if restarts(container, spec, ended["exitCode"]) else "Failed"
+    return None
+
+
+def _conditions(
+    pod: Obj, statuses: list[Obj], init: list[Obj], phase: str, now: str, *, made: bool, more: tuple[Obj, ...] | list[Obj]
+) -> list[Obj]:
+    old = {condition["type"]: condition for condition in (pod.get("status") or {}).get("conditions") or ()}
+    others = {name: condition for name, condition in old.items() if name not in _OWN}
+    for condition in more:
+        others[condition["type"]] = _condition(pod, old, now, **condition)
+    found = list(others.values())
+    found.append(_condition(pod, old, now, "PodReadyToStartContainers", "True" if made else "False"))
+    found.append(_condition(pod, old, now, "Initialized", *_initialized(pod["spec"], statuses, init, phase)))
+    ready = _containers_ready(pod["spec"], statuses, init, phase)
+    found.append(_condition(pod, old, now, "Ready", *(ready if ready[0] != "True" else _gates(pod, others))))
+    found.append(_condition(pod, old, now, "ContainersReady", *ready))
+    found.append(_condition(pod, old, now, "PodScheduled", "True"))
+    return found
+
+
+def _condition(pod: Obj, old: dict[str, Obj], now: str, type: str, status: str, reason: str = "", message: str = "") -> Obj:  # noqa: A002
+    before = old.get(type)
+    moment = before["lastTransitionTime"] if before and before["status"] == status else now
+    condition: Obj = {"type": type, "status": status, "lastProbeTime": None, "lastTransitionTime": moment or now}
+    if generation := pod["metadata"].get("generation"):
+        condition["observedGeneration"] = generation
+    if reason:
+        condition["reason"] = reason
+    if message:
+        condition["message"] = message
+    return condition
+
+
+def _initialized(spec: Obj, statuses: list[Obj], init: list[Obj], phase: str) -> tuple[str, str, str]:
+    if phase == "Succeeded":
+        return "True", "PodCompleted", ""
+    if any(status["state"].get("running") or status["state"].get("terminated") for status in statuses):
+        return "True", "", ""
+    by_name = {status["name"]: status for status in init}
+    missing = [
+        container["name"]
+        for container in spec.get("initContainers") or ()
+        if not by_name[container["name"]]["started" if is_sidecar(container) else "ready"]
+    ]
+    if missing:
+        return "False", "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(missing)}]"
+    return "True", "", ""
+
+
+def _containers_ready(spec: Obj, statuses: list[Obj], init: list[Obj], phase: str) -> tuple[str, str, str]:
+    if phase in TERMINAL:
+        return "False", "PodCompleted" if phase == "Succeeded" else "PodFailed", ""
+    sidecars = {container["name"] for container in spec.get("initContainers") or () if is_sidecar(container)}
+    unready = [status["name"] for status in init if status["name"] in sidecars and not status["ready"]]
+    unready += [status["name"] for status in statuses if not status["ready"]]
+    if unready:
+        return "False", "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
+    return "True", "", ""
+
+
+def _gates(pod: Obj, conditions: dict[str, Obj]) -> tuple[str, str, str]:
+    unmet = []
+    for gate in pod["spec"].get("readinessGates") or ():
+        name = gate["conditionType"]
+        condition = conditions.get(name)
+        if condition is None:
+            unmet.append(f'corresponding condition of pod readiness gate "{name}" does not exist.')
+        elif condition["status"] != "True":
+            unmet.append(f'the status of pod readiness gate "{name}" is not "True", but {condition["status"]}')
+    return ("False", "ReadinessGatesNotReady", ", ".join(unmet)) if unmet else ("True", "", "")
+
+
+def gates_met(pod: Obj) -> bool:
+    """Whether every condition that must hold before the pod is ready does."""
+    return _gates(pod, {item["type"]: item for item in (pod.get("status") or {}).get("conditions") or ()})[0] == "True"

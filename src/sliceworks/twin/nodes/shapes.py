@@ -1,0 +1,132 @@
+"""Nodes to be played, many of one shape: what a machine type of a node pool looks like in the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base.errors import AlreadyExists
+from sliceworks.kube.well_known import NODE
+from sliceworks.twin.nodes.player import LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sliceworks.kube.client import Client
+
+Obj = dict[str, Any]
+_VERSION = "v1.35.4"
+_PODS = "110"
+_KIND_OF_TPU = "cloud.google.com/gke-tpu-accelerator"
+_AT_ONCE = 32
+_FIRST_HOST = 2  # 172.16.0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One kind of machine: what it has, and what its nodes are labelled and tainted with."""
+
+    pool: str = "default-pool"
+    machine: str = "e2-standard-4"
+    cpu: str = "4"
+    memory: str = "16Gi"
+    resources: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    zone: str = "us-central1-a"
+    spot: bool = False
+
+
+def tpu_shape(pool: str, accelerator: str, topology: str, *, chips: int = 4, machine: str = "", **more: Any) -> Shape:
+    """A TPU host of a slice, as GKE labels and taints it: `tpu_shape("slice-0", "tpu-v5-lite-podslice", "4x4")`."""
+    labels = {_KIND_OF_TPU: accelerator, "cloud.google.com/gke-tpu-topology": topology}
+    labels["cloud.google.com/gke-accelerator-count"] = str(chips)
+    return Shape(
+        pool,
+        machine or f"ct5lp-hightpu-{chips}t",
+        cpu="112",
+        memory="192Gi",
+        resources={"google.com/tpu": str(chips)},
+        labels={**labels, **more.pop("labels", {})},
+        taints=({"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"}, *more.pop("taints", ())),
+        **more,
+    )
+
+
+def node_objects(shape: Shape, count: int, *, prefix: str = "", first: int = 0) -> Iterator[Obj]:
+    """So many nodes of a shape. `first` is the number of the first one in the whole cluster: each has a range of pod addresses of
+    its own."""
+    prefix = prefix or f"gke-{shape.pool}"
+    for index in range(count):
+        yield _node(shape, f"{prefix}-{index}", first + index)
+
+
+async def create_nodes(client: Client, shape: Shape, count: int, *, prefix: str = "", first: int = 0) -> list[str]:
+    """Make nodes of a shape; those that are there already are left alone. Returns their names."""
+    names: list[str] = []
+    waiting = asyncio.Semaphore(_AT_ONCE)
+
+    async def make(node: Obj) -> None:
+        async with waiting:
+            try:
+                await client.create(node, resource=NODE)
+            except AlreadyExists:
+                return
+
+    async with asyncio.TaskGroup() as group:
+        for node in node_objects(shape, count, prefix=prefix, first=first):
+            names.append(node["metadata"]["name"])
+            group.create_task(make(node))
+    return names
+
+
+def _node(shape: Shape, name: str, number: int) -> Obj:
+    region = shape.zone.rpartition("-")[0]
+    labels = {
+        LABEL: "simulated",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/instance-type": shape.machine,
+        "topology.kubernetes.io/zone": shape.zone,
+        "topology.kubernetes.io/region": region,
+        "cloud.google.com/gke-nodepool": shape.pool,
+        **({"cloud.google.com/gke-spot": "true"} if shape.spot else {}),
+        **shape.labels,
+    }
+    metadata: Obj = {"name": name, "labels": labels}
+    if shape.annotations:
+        metadata["annotations"] = dict(shape.annotations)
+    spec: Obj = {"podCIDR": _range(number), "podCIDRs": [_range(number)], "providerID": f"gce://sliceworks/{shape.zone}/{name}"}
+    if shape.taints:
+        spec["taints"] = [dict(taint) for taint in shape.taints]
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": _status(shape, name, number)}
+
+
+def _status(shape: Shape, name: str, number: int) -> Obj:
+    amounts = {"cpu": shape.cpu, "memory": shape.memory, "pods": _PODS, "ephemeral-storage": "100Gi", **shape.resources}
+    host = number + _FIRST_HOST
+    address = f"172.{16 + (host >> 16 & 15)}.{host >> 8 & 255}.{host & 255}"
+    return {
+        "capacity": amounts,
+        "allocatable": dict(amounts),
+        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
+        "nodeInfo": {
+            "architecture": "amd64",
+            "bootID": "",
+            "containerRuntimeVersion": "containerd://2.1.0",
+            "kernelVersion": "6.6.0",
+            "kubeProxyVersion": "",
+            "kubeletVersion": _VERSION,
+            "machineID": "",
+            "operatingSystem": "linux",
+            "osImage": "Sliceworks",
+            "systemUUID": "",
+        },
+    }
+
+
+def _range(number: int) -> str:
+    return f"10.{number >> 8 & 255}.{number & 255}.0/24"
