@@ -86,7 +86,7 @@ class TwinCluster:
         self._options = (*(("--memory",) if memory else ()), *(() if workloads else ("--no-workloads",)))
         self.url = f"https://127.0.0.1:{self._port}"
         self.process = Process("twin", self._command(), folder / "twin.log", env={**os.environ, "SLICEWORKS_HOME": str(folder)})
-        self.process.wait_until(lambda: answers(self.url, "/readyz"))
+        self._wait()
         self.kubeconfig = folder / "twins" / "contract" / "kubeconfig"
         self.authority, self.token = _credentials(self.kubeconfig)
         self.api = Api(self.url, self.authority, self.token)
@@ -98,6 +98,16 @@ class TwinCluster:
     def resident_bytes(self) -> int:
         """The twin's one process."""
         return self.process.resident_bytes()
+
+    def start(self) -> None:
+        """Start it again after its process was killed."""
+        self.api.close()
+        self.api = Api(self.url, self.authority, self.token)
+        self.process.start()
+        self._wait()
+
+    def _wait(self) -> None:
+        self.process.wait_until(lambda: answers(self.url, "/readyz"))
 
     def stop(self) -> None:
         """End it."""

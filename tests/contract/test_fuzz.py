@@ -1,0 +1,105 @@
+"""Ten thousand broken requests: never a 5xx, always a proper Status, and the server is as well as before.
+
+The twin gets its own process for it. With the real programs, a smaller run sends each request to both and compares their codes.
+"""
+
+from __future__ import annotations
+
+import http.client
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.clusters import RealCluster, TwinCluster, real_wanted
+from tests.support.fuzzing import Fuzz, Fuzzer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.http import Answer, Api
+
+NS = "fuzz"
+MEMORY = 400_000_000
+PLAIN = {404: "404 page not found\n", 400: "400 Bad Request"}
+
+
+def prepare(api: Api) -> None:
+    """The namespace that is fuzzed, with its service account."""
+    api.post("/api/v1/namespaces", {"metadata": {"name": NS}}).ok(201)
+    assert api.post(f"/api/v1/namespaces/{NS}/serviceaccounts", {"metadata": {"name": "default"}}).status in (201, 409)
+
+
+def send(api: Api, request: Fuzz) -> Answer:
+    """Send one of them."""
+    return api.request(
+        request.method,
+        request.path,
+        request.body,
+        query=request.query or None,
+        content_type=request.content_type,
+        accept=request.accept,
+        headers=request.headers,
+    )
+
+
+def complaint(request: Fuzz, answer: Answer) -> str:
+    """What is wrong with an answer, if anything."""
+    if answer.status >= 500:
+        return f"{answer.status} {answer.body[:300]!r}"
+    if answer.status < 400 or request.method == "HEAD":
+        return ""
+    if answer.headers.get("Content-Type") != "application/json":
+        plain = PLAIN.get(answer.status)
+        return "" if plain and answer.text.startswith(plain) else f"{answer.status} is no Status: {answer.body[:200]!r}"
+    status = answer.json
+    if (status.get("kind"), status.get("status"), status.get("code")) != ("Status", "Failure", answer.status) or not status.get(
+        "message"
+    ):
+        return f"{answer.status} is no proper Status: {answer.body[:300]!r}"
+    return ""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [1])
+def test_ten_thousand_requests(tmp_path: Path, seed: int) -> None:
+    twin = TwinCluster(tmp_path)
+    try:
+        prepare(twin.api)
+        complaints = []
+        for request in Fuzzer(seed, NS).requests(10_000):
+            try:
+                wrong = complaint(request, send(twin.api, request))
+            except (http.client.HTTPException, OSError) as error:
+                wrong = repr(error)
+            if wrong:
+                complaints.append(f"{wrong}\n    {request}")
+        assert not complaints, f"{len(complaints)} bad answers:\n" + "\n".join(complaints[:30])
+        twin.api.get("/readyz").ok(200)
+        twin.api.post(f"/api/v1/namespaces/{NS}/configmaps", {"metadata": {"name": "still-well"}}).ok(201)
+        assert twin.resident_bytes() < MEMORY
+        log = twin.process.log.read_text()
+        assert "Traceback" not in log, log[-3000:]
+    finally:
+        twin.stop()
+
+
+@pytest.mark.real
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not real_wanted(), reason="compares with the real kube-apiserver: SLICEWORKS_REAL=1")
+def test_same_codes_as_the_real_server(tmp_path: Path) -> None:
+    (tmp_path / "twin").mkdir()
+    (tmp_path / "real").mkdir()
+    twin, real = TwinCluster(tmp_path / "twin"), RealCluster(tmp_path / "real")
+    try:
+        differences = []
+        for api in (twin.api, real.api):
+            prepare(api)
+        for request in Fuzzer(7, NS).requests(3_000):
+            here, there = send(twin.api, request), send(real.api, request)
+            if here.status != there.status and there.status < 500:
+                differences.append(
+                    f"twin {here.status}, real {there.status}\n    {request}\n    {here.body[:250]!r}\n    {there.body[:250]!r}"
+                )
+        assert not differences, f"{len(differences)} differ:\n" + "\n".join(differences[:40])
+    finally:
+        twin.stop()
+        real.stop()
