@@ -1,0 +1,26 @@
+"""Certificates for all servers of these tests, and an eye on what they log."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sliceworks.twin.auth import certificates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> certificates.Certificates:
+    return certificates.ensure(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def silence(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing a client does is worth a warning."""
+    with caplog.at_level(logging.WARNING):
+        yield
+    assert [record.getMessage() for record in caplog.records] == []

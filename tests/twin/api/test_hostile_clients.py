@@ -1,0 +1,226 @@
+"""Clients that send too much, nonsense, or nothing at all."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.servers import Client, Running, echo, refused, serving
+
+from sliceworks.twin.api.server import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sliceworks.twin.auth import certificates
+
+pytestmark = pytest.mark.usefixtures("silence")
+
+BODY = 1_000_000
+LIMITS = Limits(body=BODY, head=64 * 1024, quiet=0.05)
+
+
+@pytest.fixture(scope="module")
+def running(made: certificates.Certificates) -> Iterator[Running]:
+    with serving(echo, made, LIMITS) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b"X-Big: " + b"x" * 100_000 + b"\r\n\r\n", id="one header"),
+        pytest.param(b"".join(b"X-%d: %s\r\n" % (n, b"x" * 1000) for n in range(100)) + b"\r\n", id="many headers"),
+        pytest.param(b"a:\r\n" * 20_000 + b"\r\n", id="many empty headers"),
+        pytest.param(b"X-Big: " + b"x" * 600_000, id="a header without end"),
+    ],
+)
+def test_heads_that_are_too_large(running: Running, head: bytes) -> None:
+    with running.connect() as client:
+        refused(client.send(b"GET / HTTP/1.1\r\nHost: x\r\n", head).answer(), 431, "RequestHeaderFieldsTooLarge")
+        assert client.gone()
+
+
+def test_urls_that_are_too_long(running: Running) -> None:
+    with running.connect() as client:
+        refused(client.get("/" + "x" * 100_000).answer(), 431, "RequestHeaderFieldsTooLarge")
+
+
+def test_trailers_that_are_too_large(running: Running) -> None:
+    with running.connect() as client:
+        client.get("/a", "Transfer-Encoding: chunked", method="POST")
+        refused(client.send(b"0\r\n", b"X-Big: x\r\n" * 5_000).answer(), 431, "RequestHeaderFieldsTooLarge")
+
+
+def test_bodies_up_to_the_limit(running: Running) -> None:
+    with running.connect() as client:
+        assert client.post("/a", b"x" * BODY).answer().json["body"] == BODY
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["announced", "chunked"])
+def test_a_client_that_sends_far_too_much_can_read_why(running: Running, chunked: bool) -> None:
+    piece, pieces = b"x" * 1_000_000, 50
+    with running.connect() as client:
+        if chunked:
+            client.get("/a", "Transfer-Encoding: chunked", method="POST")
+            for _ in range(pieces):
+                client.send(b"%x\r\n" % len(piece), piece, b"\r\n")
+            client.send(b"0\r\n\r\n")
+        else:
+            client.get("/a", f"Content-Length: {pieces * len(piece)}", method="POST")
+            for _ in range(pieces):
+                client.send(piece)
+        answer = client.answer()
+        refused(answer, 413, "RequestEntityTooLarge")
+        assert answer.json["message"] == f"Request entity too large: limit is {BODY}"
+        assert client.gone()
+
+
+def test_tiny_chunks_do_not_get_around_the_limit(running: Running) -> None:
+    with running.connect() as client:
+        client.get("/a", "Transfer-Encoding: chunked", method="POST")
+        client.send(b"1;" + b"x" * 5_000_000)
+        client.send(b"x" * 5_000_000)
+        refused(client.answer(), 413, "RequestEntityTooLarge")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "reason"),
+    [
+        (b"\x00\x01\x02\x03garbage\r\n\r\n", 405, "MethodNotAllowed"),
+        (b"NONSENSE / HTTP/1.1\r\n\r\n", 405, "MethodNotAllowed"),
+        (b"GET / HTTP/9.9\r\n\r\n", 400, "BadRequest"),
+        (b"GET /\r\n\r\n", 400, "BadRequest"),
+        (b"GET / HTTP/1.1\r\n\r\n", 400, "BadRequest"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", 400, "BadRequest"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n", 400, "BadRequest"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, "BadRequest"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, "BadRequest"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "BadRequest"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", 400, "BadRequest"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "BadRequest"),
+        (b"GET /?" + b"a&" * 300 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 400, "BadRequest"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "BadRequest"),
+    ],
+)  # fmt: skip
+def test_what_is_no_http(running: Running, text: bytes, code: int, reason: str) -> None:
+    with running.connect() as client:
+        refused(client.send(text).answer(), code, reason)
+        assert client.gone()
+
+
+def test_garbage_behind_a_request_is_refused_after_its_answer(running: Running) -> None:
+    with running.connect() as client:
+        client.get("/sleep/50").send(b"\x00garbage")
+        assert client.answer().json["path"] == "/sleep/50"
+        assert client.answer().status == 405
+
+
+def test_no_tls(running: Running) -> None:
+    for text in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"\x00" * 500, b"\x00" * 100):
+        with running.plain() as plain:
+            plain.sendall(text)
+            with suppress(ConnectionResetError):
+                while plain.recv(1000):
+                    pass
+    with running.connect() as client:
+        assert client.get("/").answer().status == 200
+
+
+def test_clients_that_vanish(running: Running) -> None:
+    for number in range(20):
+        client = running.connect()
+        if number % 2:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        client.get(f"/sleep/{number}").send(b"POST /half HTTP/1.1\r\nHost")
+        client.socket.close()
+    running.wait(lambda: not running.server.connections)
+
+
+LINES = ["GET / HTTP/1.1", "POST /a HTTP/1.1", "HEAD /stream/2 HTTP/1.0", "Host: x", "Content-Length: 5", "Connection: close", ""]
+MORE = ["Transfer-Encoding: chunked", "Expect: 100-continue", "Upgrade: x\r\nConnection: upgrade", "0", "5\r\nhello"]
+PIECES = [*(f"{line}\r\n".encode() for line in LINES + MORE), b"hello", b" ", b"\n", b":", b"\xff"]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(st.binary(max_size=300), st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join)))
+def test_anything_at_all_leaves_the_server_well(running: Running, text: bytes) -> None:
+    with running.connect() as client:
+        client.send(text)
+        client.hang_up()
+        try:
+            answered = client.rest()
+        except (ssl.SSLError, OSError):
+            answered = b""
+    assert not answered or answered.startswith(b"HTTP/1.1 ")
+    assert b"HTTP/1.1 500" not in answered
+    with running.connect() as client:
+        assert client.get("/").answer().status == 200
+
+
+def trickle(client: Client, text: bytes, step: int) -> None:
+    for at in range(0, len(text), step):
+        client.send(text[at : at + step])
+        time.sleep(0.01)
+
+
+class TestDeadlines:
+    """Slow clients, with clocks that do not make the tests slow."""
+
+    LIMITS = Limits(request=0.2, idle=0.3, stalled=0.2, handshake=0.2, discard=0.3, quiet=0.05, sweep=0.02)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def running(cls, made: certificates.Certificates) -> Iterator[Running]:
+        with serving(echo, made, cls.LIMITS) as running:
+            yield running
+
+    @pytest.mark.parametrize(
+        "text",
+        [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-A: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc"],
+    )
+    def test_a_request_that_does_not_come(self, running: Running, text: bytes) -> None:
+        with running.connect() as client:
+            started = time.monotonic()
+            assert client.send(text).gone()
+            assert 0.1 < time.monotonic() - started < 5
+
+    def test_a_request_that_trickles(self, running: Running) -> None:
+        with running.connect() as client, pytest.raises((OSError, ssl.SSLError)):
+            trickle(client, b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: " + b"x" * 10_000, 1)
+
+    def test_a_connection_that_nobody_uses(self, running: Running) -> None:
+        with running.connect() as client:
+            assert client.get("/").answer().status == 200
+            assert client.gone()
+
+    def test_a_handler_may_take_its_time(self, running: Running) -> None:
+        with running.connect() as client:
+            assert client.get("/sleep/600").answer().status == 200
+
+    def test_the_start_of_another_request_does_not_end_one_under_way(self, running: Running) -> None:
+        with running.connect() as client:
+            client.get("/sleep/600").send(b"GET /half HTTP/1.1\r\n")
+            assert client.answer().status == 200
+            assert client.gone()
+
+    def test_a_client_that_never_shakes_hands(self, running: Running) -> None:
+        with running.plain() as plain:
+            assert plain.recv(1) == b""
+
+    def test_a_client_that_never_reads_is_let_go(self, running: Running) -> None:
+        with running.connect() as client:
+            client.get("/bytes/100000000")
+            running.wait(lambda: not running.server.connections)
+
+    def test_a_refused_client_that_never_stops_sending_is_let_go(self, running: Running) -> None:
+        with running.connect() as client:
+            with pytest.raises((OSError, ssl.SSLError)):
+                trickle(client, b"\xff" * 10_000_000, 10_000)
+            running.wait(lambda: not running.server.connections)
