@@ -63,7 +63,7 @@ def job_status_errors(new: Json, old: Json) -> Errors:
         out.append(required("status.completionTime", "completionTime is required for Complete jobs"))
     if start and end and end < start:
         out.append(invalid("status.completionTime", end, "must be equal to or after `startTime`"))
-    if finished and not start:
+    if finished and not start and not (spec.get("suspend") and spec.get("completions") == 0):
         out.append(required("status.startTime", "startTime is required for finished job"))
     for field in ("active", "terminating"):
         if finished and (status.get(field) or 0) > 0:
@@ -71,18 +71,28 @@ def job_status_errors(new: Json, old: Json) -> Errors:
     if (status.get("ready") or 0) > (status.get("active") or 0):
         out.append(invalid("status.ready", status["ready"], "cannot set more ready pods than active"))
     _indexes(out, status, spec)
-    for field in ("failed", "succeeded"):
+    for field in ("failed", *(() if _is_elastic(spec) else ("succeeded",))):
         if (status.get(field) or 0) < (before.get(field) or 0) and not was_true:
             out.append(invalid(f"status.{field}", status.get(field) or 0, f"cannot decrease the {field} counter"))
     if before.get("completionTime") and end and end != before["completionTime"]:
         out.append(invalid("status.completionTime", end, "field is immutable"))
-    if before.get("startTime") and start != before["startTime"] and not spec.get("suspend"):
+    resumes = "Suspended" in was_true and _is_false(status, "Suspended")
+    if before.get("startTime") and start != before["startTime"] and not spec.get("suspend") and not resumes:
         out.append(required("status.startTime", "startTime cannot be removed for unsuspended job"))
     return out
 
 
 def _true(status: Json) -> set[str]:
     return {found.get("type") or "" for found in status.get("conditions") or () if found.get("status") == "True"}
+
+
+def _is_false(status: Json, kind: str) -> bool:
+    return any(found.get("type") == kind and found.get("status") == "False" for found in status.get("conditions") or ())
+
+
+def _is_elastic(spec: Json) -> bool:
+    """Whether a Job may be made smaller, so that indexes that have succeeded are no longer part of it."""
+    return bool(spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism"))
 
 
 def _conditions(out: Errors, true: set[str], was_true: set[str]) -> None:
