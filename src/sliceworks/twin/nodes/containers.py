@@ -51,7 +51,7 @@ def running(uid: str, container: Obj, old: Obj | None, now: str, *, ready: bool,
     return status
 
 
-def terminated(uid: str, container: Obj, old: Obj | None, now: str, exit_code: int, reason: str = "", message: str = "") -> Obj:
+def terminated(uid: str, container: Obj, old: Obj | None, now: str, exit_code: int, *, reason: str = "", message: str = "") -> Obj:
     """A container that has ended."""
     was = (old or {}).get("state", {})
     number = identity(uid, container["name"], (old or {}).get("restartCount", 0))

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.clock import rfc3339
 from sliceworks.twin.nodes import containers as made
-from sliceworks.twin.nodes.pod_status import Addresses, gates_met, pod_status
+from sliceworks.twin.nodes.matching import conditions, may_restart, possible
+from sliceworks.twin.nodes.pod_status import NOWHERE, Addresses, pod_status
 from sliceworks.twin.nodes.words import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from random import Random
 
-    from sliceworks.twin.nodes.stages import ContainerChange, Delay, Match, Stage, Told, Value
+    from sliceworks.twin.nodes.stages import ContainerChange, Delay, Stage, Stages, Told, Value
 
 Obj = dict[str, Any]
 CONTAINER = "sliceworks.dev/container"
@@ -42,13 +43,11 @@ class Outcome:
     delete: bool = False
 
 
-def next_step(
-    obj: Obj, stages: Iterable[Stage], now: datetime, random: Callable[[], Random], node: Obj | None = None
-) -> Step | None:
+def next_step(obj: Obj, stages: Stages, now: datetime, random: Callable[[], Random], node: Obj | None = None) -> Step | None:
     """The stage that comes next for an object, or None. `random` is asked only where chance decides."""
     found: list[Stage] = []
-    for stage in stages:
-        if (not found or stage.weight is not None) and all(_holds(match, obj, node) for match in stage.when):
+    for stage in possible(stages, (obj.get("status") or {}).get("phase", "")):
+        if (not found or stage.weight is not None) and all(holds(obj, node) for holds in conditions(stage)):
             found.append(stage)
             if stage.weight is None:
                 break
@@ -63,41 +62,6 @@ def _draw(found: list[Stage], obj: Obj, node: Obj | None, random: Callable[[], R
     if not any(weight > 0 for weight in weights):
         return None
     return random().choices(found, weights)[0]
-
-
-def _holds(match: Match, obj: Obj, node: Obj | None) -> bool:
-    if match.path is None:
-        return _NAMED[match.named](obj)
-    values = match.path.values(obj, node)
-    if match.exists is not None and bool(values) is not match.exists:
-        return False
-    if match.within is not None and not any(_text(value) in match.within for value in values):
-        return False
-    if match.outside is not None and any(_text(value) in match.outside for value in values):
-        return False
-    if match.below is not None:
-        limit = match.below.of(obj, node)
-        return limit is None or not values or float(values[0]) < float(limit)
-    return True
-
-
-def _to_restart(pod: Obj) -> bool:
-    return any(_may_restart(pod, status) for status in (pod.get("status") or {}).get("containerStatuses") or ())
-
-
-def _may_restart(pod: Obj, status: Obj) -> bool:
-    ended = status["state"].get("terminated") or ("waiting" in status["state"] and status["lastState"].get("terminated"))
-    if not ended:
-        return False
-    container = next((item for item in pod["spec"]["containers"] if item["name"] == status["name"]), None)
-    return container is not None and made.restarts(container, pod["spec"], ended["exitCode"])
-
-
-_NAMED: dict[str, Callable[[Obj], bool]] = {
-    "gates-met": gates_met,
-    "gates-unmet": lambda pod: not gates_met(pod),
-    "to-restart": _to_restart,
-}
 
 
 def _moment(delay: Delay, obj: Obj, node: Obj | None, now: datetime, random: Callable[[], Random]) -> datetime:
@@ -123,11 +87,7 @@ def _number(value: Value | None, obj: Obj, node: Obj | None) -> float:
         return 0.0  # somebody wrote something else into an annotation: as if it were not there
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def outcome(stage: Stage, obj: Obj, now: datetime, where: Addresses = Addresses("", ""), node: Obj | None = None) -> Outcome:
+def outcome(stage: Stage, obj: Obj, now: datetime, where: Addresses = NOWHERE, node: Obj | None = None) -> Outcome:
     """What a stage does to an object at this moment."""
     moment, then = rfc3339(now), stage.then
     status: Obj = _filled(then.status, obj, moment)
@@ -150,7 +110,7 @@ def _changed(change: ContainerChange, pod: Obj, node: Obj | None, now: str) -> t
     old = pod.get("status") or {}
     before = {status["name"]: status for status in old.get("containerStatuses") or ()}
     statuses = [
-        _one(change, pod, node, container, before.get(container["name"]), now)
+        _one(change, pod, container, before.get(container["name"]), now, node=node)
         if _concerned(change, pod, container, before)
         else before[container["name"]]
         for container in pod["spec"]["containers"]
@@ -165,14 +125,14 @@ def _concerned(change: ContainerChange, pod: Obj, container: Obj, before: dict[s
     if status is None:
         return True
     if change.which == "to-restart":
-        return _may_restart(pod, status)
+        return may_restart(pod, status)
     if change.which == "named":
         named = (pod["metadata"].get("annotations") or {}).get(CONTAINER)
         return "running" in status["state"] and named in (None, container["name"])
     return change.state != "terminated" or "terminated" not in status["state"]
 
 
-def _one(change: ContainerChange, pod: Obj, node: Obj | None, container: Obj, old: Obj | None, now: str) -> Obj:
+def _one(change: ContainerChange, pod: Obj, container: Obj, old: Obj | None, now: str, *, node: Obj | None) -> Obj:
     uid = pod["metadata"].get("uid", "")
     if change.state == "running":
         return made.running(uid, container, old, now, ready=change.ready, restarted=change.restarted)
@@ -182,7 +142,7 @@ def _one(change: ContainerChange, pod: Obj, node: Obj | None, container: Obj, ol
         return made.waiting(container, old, reason, message)
     if change.state == "terminated":
         code = int(_number(change.exit_code, pod, node))
-        return made.terminated(uid, container, old, now, code, reason, message)
+        return made.terminated(uid, container, old, now, code, reason=reason, message=message)
     if old is None:
         return made.waiting(container, old, "ContainerCreating")
     return {**old, "ready": change.ready} if "running" in old["state"] else old

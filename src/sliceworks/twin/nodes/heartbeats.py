@@ -1,8 +1,8 @@
 """Heartbeats: the lease of each node that is up, and now and then the times in its conditions.
 
-A real node renews its lease every ten seconds. Ten thousand nodes that do so in virtual time would be all that a rehearsal does, so a
-twin's nodes are `quiet`: the lease is written once and says that its holder is taken to be alive; when a node falls silent that word
-is taken back, and the time without heartbeats counts from then.
+A real node renews its lease every ten seconds. Ten thousand nodes that do so in virtual time would be all that a rehearsal does: so
+a twin's nodes are `quiet`. The lease is written once and says that its holder is taken to be alive; when a node falls silent that
+word is taken back, and the time without heartbeats counts from then.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Machine:
         """Take in a newer state; whether that may change what becomes of its pods."""
         before, self.node = self.node, node
         self.host = host_address(node)
-        return before["metadata"].get("annotations") != node["metadata"].get("annotations")
+        return bool(before["metadata"].get("annotations") != node["metadata"].get("annotations"))
 
 
 class Machines:

@@ -53,6 +53,11 @@ class Path:
             found = [below for value in found for below in _below(value, step)]
         return found
 
+    @property
+    def keys(self) -> tuple[str, ...] | None:
+        """The keys on the way down, where the path leads through no list."""
+        return self._plain
+
     def first(self, obj: Obj, node: Obj | None = None) -> Any:
         """The first value there, or None."""
         values = self.values(obj, node)

@@ -14,8 +14,11 @@ import logging
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
+import orjson
+
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, Conflict, NotFound, SliceworksError
+from sliceworks.kube import requests
 from sliceworks.kube.backoff import NEVER, Backoff
 from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.reflector import Reflector, Selection
@@ -33,6 +36,7 @@ from sliceworks.twin.nodes.words import spoken
 
 if TYPE_CHECKING:
     from sliceworks.kube.client import Client
+    from sliceworks.kube.options import DeleteOptions
     from sliceworks.kube.resources import Resource
     from sliceworks.twin.nodes.engine import Outcome
 
@@ -68,7 +72,7 @@ class Runtime(Protocol):
 
 
 class _Track:
-    """What is kept of an object that may change: the step that comes next, and the object while that is at once."""
+    """What is kept of an object that may change: the step that comes next, and the object, packed while it has to wait."""
 
     __slots__ = ("address", "node", "obj", "step", "uid", "version")
 
@@ -78,7 +82,7 @@ class _Track:
         self.version = 0
         self.address = ""
         self.step: Step | None = None
-        self.obj: Obj | None = None
+        self.obj: bytes | Obj | None = None
 
 
 class Nodes:
@@ -232,8 +236,10 @@ class Nodes:
             return
         waits = track.step is not None and track.step.stage is step.stage and what in self._timers
         if waits and step.stage.delay.since is None:
+            track.obj = orjson.dumps(obj)
             return  # it began to wait when this state was first seen
-        track.step, track.obj = step, None
+        obj["metadata"].pop("managedFields", None)
+        track.step, track.obj = step, orjson.dumps(obj)
         self._timers.set(what, (step.at - now).total_seconds())
 
     def _chance(self, obj: Obj) -> Random:
@@ -298,6 +304,8 @@ class Nodes:
             return
         obj, step = track.obj, track.step
         track.obj = track.step = None
+        if isinstance(obj, bytes):
+            obj = orjson.loads(obj)
         machine = self.machines.get(track.node)
         if machine is None or step is None or (machine.silent and what.kind == "Pod"):
             return
@@ -320,16 +328,11 @@ class Nodes:
         if what.kind == "Pod":
             where = Addresses(machine.host, self._address(track, obj, machine))
         result = outcome(step.stage, obj, clock.now(), where, machine.node)
-        written = await self._write(what, obj, result)
+        await self._write(what, obj, result)
         for event in result.events:
             if self._events == "all" or (self._events == "warnings" and event.type == "Warning"):
                 kind: Literal["Normal", "Warning"] = "Warning" if event.type == "Warning" else "Normal"
                 self._recorder.record(obj, event.reason, spoken(event.message, obj), type=kind)
-        if written is not None and what in self._tracks:
-            if what.kind == "Pod":
-                self.see_pod(written)
-            else:
-                self._see(what, written, what.name)
 
     def _address(self, track: _Track, pod: Obj, machine: Machine) -> str:
         if pod["spec"].get("hostNetwork"):
@@ -340,27 +343,29 @@ class Nodes:
             track.address = held or machine.addresses.take()
         return track.address
 
-    async def _write(self, what: What, obj: Obj, result: Outcome) -> Obj | None:
-        """Write what a stage does; returns the object as it is then, or None when it is on its way out."""
-        resource, place, metadata = _resource(what), what.namespace or None, obj["metadata"]
-        written: Obj | None = None
+    async def _write(self, what: What, obj: Obj, result: Outcome) -> None:
+        """Write what a stage does. What has become of the object then, the watch tells."""
+        resource, metadata = _resource(what), obj["metadata"]
         lock = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
         if result.status:
             old = obj.get("status") or {}
             gone = {name: None for name in ("reason", "message") if name in old and name not in result.status}
-            change = {"metadata": lock, "status": {**result.status, **gone}}
-            written = await self._client.patch(resource, what.name, change, place, subresource="status")
+            await self._patch(what, {"metadata": lock, "status": {**result.status, **gone}}, "status")
             lock = {"uid": metadata["uid"]}
         if result.patch:
-            change = {**result.patch, "metadata": {**lock, **result.patch.get("metadata", {})}}
-            written = await self._client.patch(resource, what.name, change, place)
+            await self._patch(what, {**result.patch, "metadata": {**lock, **result.patch.get("metadata", {})}})
         if result.delete:
+            how: DeleteOptions = {"uid": metadata["uid"]}
             if what.kind == "Pod":
-                await self._client.delete(resource, what.name, place, grace_period_seconds=0, uid=metadata["uid"])
-            else:
-                await self._client.delete(resource, what.name, place, uid=metadata["uid"])
-            return None
-        return written
+                how["grace_period_seconds"] = 0
+            await self._client.delete(resource, what.name, what.namespace or None, **how)
+
+    async def _patch(self, what: What, change: Obj, subresource: str = "") -> None:
+        # The answer is not read: the watch brings it anyway, and it is the largest part of what a write costs.
+        manager = self._client.field_manager
+        await self._client.exchange(
+            requests.patch(_resource(what), what.name, change, what.namespace, subresource=subresource, field_manager=manager)
+        )
 
 
 def _resource(what: What) -> Resource:

@@ -18,6 +18,9 @@ class Addresses(NamedTuple):
     pod: str
 
 
+NOWHERE = Addresses("", "")
+
+
 def pod_status(
     pod: Obj, statuses: list[Obj], init: list[Obj], now: str, where: Addresses, *, final: bool = False, overlay: Obj | None = None
 ) -> Obj:
@@ -110,7 +113,15 @@ def _conditions(
     return found
 
 
-def _condition(pod: Obj, old: dict[str, Obj], now: str, type: str, status: str, reason: str = "", message: str = "") -> Obj:  # noqa: A002
+def _condition(  # noqa: PLR0917 - the last four are a condition
+    pod: Obj,
+    old: dict[str, Obj],
+    now: str,
+    type: str,  # noqa: A002 - the field's own name
+    status: str,
+    reason: str = "",
+    message: str = "",
+) -> Obj:
     before = old.get(type)
     moment = before["lastTransitionTime"] if before and before["status"] == status else now
     condition: Obj = {"type": type, "status": status, "lastProbeTime": None, "lastTransitionTime": moment or now}

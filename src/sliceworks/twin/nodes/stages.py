@@ -1,7 +1,7 @@
 """Stages: what becomes of an object in some state, when, and how likely. They are data; this reads and checks them.
 
-A file names a kind and lists stages in order: the first that matches is the one that happens. Stages that carry a `weight` share the
-decision: of those that match, one is drawn.
+A file names a kind and lists stages in order: the first that matches is the one that happens. Stages that carry a `weight` share
+the decision: of those that match, one is drawn.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Next:
     delete: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stage:
     """What becomes of an object of a kind when all matches hold."""
 
