@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.http import Api
 
-pytestmark = pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1")
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1"),
+]
 
 PLATFORM = """
 apiVersion: v1
@@ -426,7 +429,7 @@ def test_custom_resources(kubectl: Kubectl, same: Any, unique_name: str) -> None
     same(kubectl("get", f"boxes.{group}").ok(), "get")
     said = eventually(lambda: kubectl("explain", names["shortNames"][0]).out)
     assert "spec\t<Object>" in said
-    wrong = kubectl("apply", "-f", "-", text=box.replace("size", "sise"))
+    wrong = kubectl("apply", "-f", "-", text=box.replace("size", "sise").replace("name: b", "name: c"))
     assert wrong.code == 1
     same(wrong.err.replace(group, "GROUP"), "unknown field")
     kubectl("delete", "crd", f"boxes.{group}").ok()

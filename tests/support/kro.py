@@ -9,6 +9,7 @@ import yaml
 from tests.real.build import build, module_folder
 from tests.real.processes import Process, free_port
 from tests.real.programs import PROGRAMS
+from tests.support.clusters import answers
 from tests.support.custom import CRDS
 from tests.support.waiting import eventually
 
@@ -28,22 +29,28 @@ def folder() -> Path:
 
 
 @contextmanager
-def running(cluster: Cluster, logs: Path) -> Iterator[Process]:
-    """kro with its definitions on this cluster."""
+def running(cluster: Cluster, logs: Path, *flags: str) -> Iterator[Process]:
+    """kro with its definitions on this cluster. It looks again soon, so that tests are short."""
     for path in sorted((folder() / "helm" / "crds").glob("*.yaml")):
         body = load(path)
         answer = cluster.api.post(CRDS, body)
         assert answer.status in (201, 409), answer.body
     eventually(lambda: cluster.api.get(GRAPHS).status == 200, what="kro's definitions are served")
+    probes = free_port()
     command = (
         str(build(PROGRAMS["kro"])),
         f"--kubeconfig={cluster.kubeconfig}",
-        "--allow-crd-deletion",
-        f"--metrics-bind-address=127.0.0.1:{free_port()}",
-        f"--health-probe-bind-address=127.0.0.1:{free_port()}",
+        "--metrics-bind-address=0",
+        f"--health-probe-bind-address=127.0.0.1:{probes}",
+        "--instance-requeue-interval=200ms",
+        "--rgd-progress-requeue-delay=200ms",
+        "--client-qps=0",
+        "--dynamic-controller-rate-limiter-rate-limit=1000",
+        *flags,
     )
     process = Process("kro", command, logs / f"kro-{cluster.name}.log")
     try:
+        process.wait_until(lambda: answers(f"http://127.0.0.1:{probes}", "/readyz"))
         yield process
     finally:
         process.kill()
