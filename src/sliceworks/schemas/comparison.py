@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.schemas.fieldsets import ordered
+from sliceworks.schemas.fieldsets import EMPTY, ordered
 from sliceworks.schemas.shapes import DEDUCED, MAP, UNIT
 
 if TYPE_CHECKING:
     from sliceworks.schemas.fieldsets import Fields
-    from sliceworks.schemas.shapes import Shape
+    from sliceworks.schemas.shapes import Layout, Shape
 
 Change = tuple["Fields | None", "Fields | None"]
 """What changed and what was removed at one place: None for nothing, `{}` for the place itself, else what is below."""
 
 _SAME: Change = (None, None)
 _ABSENT: Any = object()
+_MOST_LAYOUTS, _MOST_KEYS = 256, 64
 
 
 def claimed(shape: Shape, value: Any) -> Fields:
@@ -67,19 +68,28 @@ def whole(shape: Shape, value: Any) -> Fields:
     if type(value) is dict:
         if shape.kind != MAP or not value:
             return {}
-        node: Fields = {".": {}}
-        fields = shape.fields
-        for key in sorted(value):
-            label, sub = fields[key]
-            item = value[key]
-            node[label] = whole(sub, item) if sub.kind and item.__class__ in _CONTAINERS else {}
+        labels, divided = shape.layouts.get(tuple(value)) or _layout(shape, tuple(value))
+        node = labels.copy()
+        for key, label, sub in divided:
+            below = whole(sub, value[key])
+            if below:
+                node[label] = below
         return node
     if type(value) is list and shape.kind > MAP and value:
         return {".": {}, **_whole_items(shape, value)}
     return {}
 
 
-_CONTAINERS = frozenset((dict, list))
+def _layout(shape: Shape, keys: tuple[str, ...]) -> Layout:
+    """The node of a map with these keys, and which of them may have something below. Most objects have the keys of others."""
+    fields = [(key, *shape.fields[key]) for key in sorted(keys)]
+    labels = {".": EMPTY, **{label: EMPTY for _, label, _ in fields}}
+    made = labels, [field for field in fields if field[2].kind]
+    if len(keys) <= _MOST_KEYS:
+        if len(shape.layouts) >= _MOST_LAYOUTS:
+            shape.layouts.clear()
+        shape.layouts[keys] = made
+    return made
 
 
 def _whole_items(shape: Shape, items: list[Any]) -> Fields:

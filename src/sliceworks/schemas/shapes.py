@@ -24,6 +24,9 @@ _RAW = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 
+Layout = tuple[dict[str, Any], list[tuple[str, str, "Shape"]]]
+
+
 class Unkeyed(Exception):
     """An item of a list that cannot be told apart from the others."""
 
@@ -34,9 +37,10 @@ class Shape:
     `fields[name]` is `("f:name", Shape)` for every name, declared or not; `names` are the declared ones. `zeros` is what Go shows
     for fields that were never set (None where values are plain JSON and an absent field is just absent). `element` is the shape of
     items and of undeclared fields; a `closed` map has none. `form` is the JSON type that a value must have ("" for any).
+    `layouts` remembers, for maps that came with certain keys, what they look like as sets of fields.
     """
 
-    __slots__ = ("closed", "element", "fields", "form", "keys", "kind", "names", "zeros")
+    __slots__ = ("closed", "element", "fields", "form", "keys", "kind", "layouts", "names", "zeros")
 
     def __init__(self, kind: int, *, form: str = "") -> None:
         self.kind = kind
@@ -47,6 +51,7 @@ class Shape:
         self.keys: tuple[tuple[str, Any], ...] = ()
         self.zeros: dict[str, Any] | None = None
         self.closed = False
+        self.layouts: dict[tuple[str, ...], Layout] = {}
 
     def label(self, item: Any) -> str:
         """The path element of an item of this list: `k:{"name":"x"}` or `v:"x"`."""
