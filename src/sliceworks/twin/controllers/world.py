@@ -117,7 +117,8 @@ class World:
     ) -> dict[str, Any]:
         """Ask the API for something as a controller's user; raises the ApiError it answers with."""
         kind = options.pop("content_type", "application/json")
-        headers = {"user-agent": "kube-controller-manager", "accept": "application/json", "content-type": kind}
+        agent = options.pop("user_agent", "kube-controller-manager")
+        headers = {"user-agent": agent, "accept": "application/json", "content-type": kind}
         data = orjson.dumps(body) if body is not None else b""
         response = await self._handle(Request(method, path, tuple(options.items()), headers, data), user)
         found: dict[str, Any] = orjson.loads(response.body) if response.body else {}

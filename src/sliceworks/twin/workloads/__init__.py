@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.twin.scheduler.scheduler import Scheduler
 from sliceworks.twin.workloads import builtin, jobset
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def workloads(world: World) -> tuple[Controller[Any], ...]:
     """All of them, in the order in which they are told of a change."""
-    return (*builtin.controllers(world), *jobset.controllers(world))
+    return (Scheduler(world), *builtin.controllers(world), *jobset.controllers(world))
 
 
 def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:

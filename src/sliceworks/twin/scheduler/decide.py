@@ -1,0 +1,175 @@
+"""The decision: the node that suits a pod best, or the reasons of every node that does not take it. No I/O, nothing is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sliceworks.base import clock
+from sliceworks.twin.scheduler.groups import Taste, lacking, normal, unchanging
+from sliceworks.twin.scheduler.links import Links
+from sliceworks.twin.scheduler.preferences import Preferences
+from sliceworks.twin.scheduler.verdicts import CONFLICT, NO_NODES, NOT_NAMED, Verdict, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sliceworks.twin.scheduler.groups import Group
+    from sliceworks.twin.scheduler.nodes import Node
+    from sliceworks.twin.scheduler.pods import Pod
+    from sliceworks.twin.scheduler.snapshot import Snapshot
+
+_MOST_COMPARED = 100
+
+
+class Placement(NamedTuple):
+    """Where a pod goes."""
+
+    node: str
+
+
+class Unschedulable(NamedTuple):
+    """Why it goes nowhere: the nodes' verdicts in one sentence, the checks that failed, and where preemption could help."""
+
+    message: str
+    rules: frozenset[str]
+    resolvable: tuple[Node, ...] = ()
+    unresolvable_nomination: bool = False
+    may_help: bool = True
+
+
+def decide(pod: Pod, snapshot: Snapshot) -> Placement | Unschedulable:
+    """Find a node for a pod as things are."""
+    if not snapshot.nodes:
+        return Unschedulable(NO_NODES, frozenset(), may_help=False)
+    return _Decision(pod, snapshot).made()
+
+
+class _Decision:
+    def __init__(self, pod: Pod, snapshot: Snapshot) -> None:
+        self.pod = pod
+        self.snapshot = snapshot
+        shape = pod.shape
+        self.spreads = snapshot.families.spreads(pod)
+        terms = shape.terms
+        links = None
+        if terms.affinity or terms.anti_affinity or self.spreads.hard or snapshot.standing.away:
+            links = Links(pod, snapshot, self.spreads)
+        self.links = links
+        self.names = shape.wants.choice.names() if shape.wants.choice.required else None
+
+    def made(self) -> Placement | Unschedulable:
+        pod, snapshot = self.pod, self.snapshot
+        if self.names is not None and not self.names:
+            total = len(snapshot.nodes)
+            return Unschedulable(f"0/{total} nodes are available: {CONFLICT.reasons[0]}.", frozenset((CONFLICT.rule,)))
+        nominated = snapshot.nodes.get(pod.nominated) if pod.nominated else None
+        if nominated is not None and fits(pod, nominated, self.links, snapshot) is None:
+            return Placement(nominated.name)
+        group = snapshot.group(pod.shape.wants)
+        node = self._pick(group)
+        return Placement(node.name) if node is not None else self._explained()
+
+    def _pick(self, group: Group) -> Node | None:
+        snapshot, terms = self.snapshot, self.pod.shape.terms
+        preferences = None
+        if self.spreads.soft or terms.preferred or snapshot.standing.pulls:
+            preferences = Preferences(self.pod, snapshot, self.spreads)
+        if self.links is None and not snapshot.nominated and (preferences is None or not preferences.count):
+            return group.best()
+        return _best(list(self._candidates(group)), preferences)
+
+    def _candidates(self, group: Group) -> Iterator[tuple[Node, int, Taste]]:
+        """Some of the nodes that take the pod: all where they are few."""
+        found = 0
+        for candidate in group.some():
+            if self._refusal(candidate[0]) is None:
+                yield candidate
+                found += 1
+                if found >= _MOST_COMPARED:
+                    return
+
+    def _refusal(self, node: Node) -> Verdict | None:
+        """Why a node that has room does not take the pod."""
+        if node.name in self.snapshot.nominated:
+            return fits(self.pod, node, self.links, self.snapshot)
+        return self.links.refusal(node) if self.links is not None else None
+
+    def _explained(self) -> Unschedulable:
+        group = self.snapshot.group(self.pod.shape.wants, whole=True)
+        counts = dict(group.counts)
+        resolvable = [node for node, verdict in group.refusing.items() if verdict.resolvable]
+        further: dict[Node, Verdict] = {}
+        for node in group.fitting:
+            verdict = self._refusal(node)
+            if verdict is not None:
+                further[node] = verdict
+                counts[verdict] = counts.get(verdict, 0) + 1
+                if verdict.resolvable:
+                    resolvable.append(node)
+        if self.names is not None:
+            counts, resolvable = self._among_named(group, further)
+        nomination = self.snapshot.nodes.get(self.pod.nominated)
+        verdict = (group.refusing.get(nomination) or further.get(nomination)) if nomination is not None else None
+        return Unschedulable(
+            summary(len(self.snapshot.nodes), ((verdict.reasons, number) for verdict, number in counts.items())),
+            frozenset(verdict.rule for verdict, number in counts.items() if number),
+            tuple(sorted(resolvable, key=_index)),
+            verdict is not None and not verdict.resolvable,
+        )
+
+    def _among_named(self, group: Group, further: dict[Node, Verdict]) -> tuple[dict[Verdict, int], list[Node]]:
+        """The verdicts when only some nodes were ever asked."""
+        nodes = [self.snapshot.nodes[name] for name in self.names or () if name in self.snapshot.nodes]
+        verdicts = {node: group.refusing.get(node) or further[node] for node in nodes}
+        counts: dict[Verdict, int] = {NOT_NAMED: len(self.snapshot.nodes) - len(nodes)}
+        for verdict in verdicts.values():
+            counts[verdict] = counts.get(verdict, 0) + 1
+        return counts, [node for node, verdict in verdicts.items() if verdict.resolvable]
+
+
+def _best(candidates: list[tuple[Node, int, Taste]], preferences: Preferences | None) -> Node | None:
+    """The best of some nodes; among equals chance decides."""
+    if not candidates:
+        return None
+    if len(candidates) == 1:
+        return candidates[0][0]
+    tastes = [taste for _, _, taste in candidates]
+    most = max(taste[0] for taste in tastes), max(taste[1] for taste in tastes)
+    more = preferences.scores([node for node, _, _ in candidates]) if preferences is not None else [0] * len(candidates)
+    totals = [score + normal(taste, *most) + extra for (_, score, taste), extra in zip(candidates, more, strict=True)]
+    highest = max(totals)
+    equal = [node for (node, _, _), total in zip(candidates, totals, strict=True) if total == highest]
+    return equal[0] if len(equal) == 1 else clock.randomness().choice(sorted(equal, key=_index))
+
+
+def fits(pod: Pod, node: Node, links: Links | None, snapshot: Snapshot, without: Iterable[Pod] = ()) -> Verdict | None:
+    """Why a node does not take a pod once some of its pods are gone, and those that wait for it with no less priority are there."""
+    removed = [(each, -1) for each in without]
+    waiting = snapshot.nominated.get(node.name, {}).values()
+    added = [(each, 1) for each in waiting if each.key != pod.key and each.priority >= pod.priority]
+    if added:
+        verdict = _fits(pod, node, links, [*removed, *added])
+        if verdict is not None:
+            return verdict
+    return _fits(pod, node, links, removed)
+
+
+def _fits(pod: Pod, node: Node, links: Links | None, extra: list[tuple[Pod, int]]) -> Verdict | None:
+    wants = pod.shape.wants
+    taste = unchanging(wants, node)
+    if isinstance(taste, Verdict):
+        return taste
+    for other, sign in extra:
+        (node.add if sign > 0 else node.remove)(other)
+    try:
+        verdict = lacking(wants, node)
+    finally:
+        for other, sign in reversed(extra):
+            (node.remove if sign > 0 else node.add)(other)
+    if verdict is not None or links is None:
+        return verdict
+    return links.refusal(node, extra)
+
+
+def _index(node: Node) -> int:
+    return node.index

@@ -1,0 +1,134 @@
+"""What a pod's place has to do with other pods: affinity both ways, and even spreading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sliceworks.twin.scheduler.tallies import SpreadTally
+from sliceworks.twin.scheduler.verdicts import APART, NOWHERE, TOGETHER, UNEVEN, UNWELCOME, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sliceworks.twin.scheduler.nodes import Node
+    from sliceworks.twin.scheduler.pods import Pod
+    from sliceworks.twin.scheduler.snapshot import Snapshot
+    from sliceworks.twin.scheduler.terms import Spread, Spreads, Term
+
+Extra = tuple["Pod", int]
+
+
+class Links:
+    """One pod's relations to those that are placed.
+
+    `extra` in the checks are pods of the node in question to be counted in (+1) or out (-1), as when preemption is tried.
+    """
+
+    def __init__(self, pod: Pod, snapshot: Snapshot, spreads: Spreads) -> None:
+        self.pod = pod
+        self.snapshot = snapshot
+        self.spreads = spreads
+        terms, namespaces = pod.shape.terms, snapshot.namespaces
+        self._affinity = snapshot.tallies.of_terms(terms.affinity, namespaces) if terms.affinity else None
+        self._first = self._affinity is not None and not self._affinity.counts and self._affinity.matches(pod)
+        self._anti = [(term, snapshot.tallies.of_terms((term,), namespaces)) for term in terms.anti_affinity]
+        self._hard = [(one, spread_tally(pod, snapshot, one, spreads.hard, needs_all=True)) for one in spreads.hard]
+        self._least = [min(tally.counts.values(), default=0) for _, tally in self._hard]
+        self._concerned: dict[Term, bool] = {}
+
+    @property
+    def binding(self) -> bool:
+        """Whether some node may be refused for them."""
+        return bool(self._affinity is not None or self._anti or self._hard or self.snapshot.standing.away)
+
+    def refusal(self, node: Node, extra: Iterable[Extra] = ()) -> Verdict | None:
+        """Why the pod must not lie there."""
+        extra = tuple(extra)
+        if self._hard and (verdict := self._uneven(node, extra)):
+            return verdict
+        if self._affinity is not None and not self._near(node, extra):
+            return APART
+        if any(self._meets(term, tally.counts, tally.matches, node, extra) for term, tally in self._anti):
+            return TOGETHER
+        if (self.snapshot.standing.away or extra) and self._kept_away(node, extra):
+            return UNWELCOME
+        return None
+
+    def _uneven(self, node: Node, extra: tuple[Extra, ...]) -> Verdict | None:
+        labels = node.labels
+        for (spread, tally), usual in zip(self._hard, self._least, strict=True):
+            value = labels.get(spread.topology)
+            if value is None:
+                return NOWHERE
+            counts, least = tally.counts, usual
+            change = sum(sign for pod, sign in extra if tally.matches(pod))
+            if change and value in counts:
+                counts = {**counts, value: counts[value] + change}
+                least = min(counts.values())
+            if len(counts) < spread.least_domains:
+                least = 0
+            own = 1 if spread.selector.matches(self.pod.labels) else 0
+            if counts.get(value, 0) + own - least > spread.most_skew:
+                return UNEVEN
+        return None
+
+    def _near(self, node: Node, extra: tuple[Extra, ...]) -> bool:
+        tally = self._affinity
+        assert tally is not None
+        labels = node.labels
+        if any(term.topology not in labels for term in tally.terms):
+            return False
+        change = sum(sign for pod, sign in extra if tally.matches(pod))
+        if all(tally.counts.get((term.topology, labels[term.topology]), 0) + change > 0 for term in tally.terms):
+            return True
+        return self._first and change <= 0
+
+    def _meets(
+        self,
+        term: Term,
+        counts: dict[tuple[str, str], int],
+        matches: Callable[[Pod], bool],
+        node: Node,
+        extra: tuple[Extra, ...],
+    ) -> bool:
+        value = node.labels.get(term.topology)
+        if value is None:
+            return False
+        return counts.get((term.topology, value), 0) + sum(sign for pod, sign in extra if matches(pod)) > 0
+
+    def _kept_away(self, node: Node, extra: tuple[Extra, ...]) -> bool:
+        labels = node.labels
+        change: dict[Term, int] = {}
+        for pod, sign in extra:
+            for term in pod.shape.terms.anti_affinity:
+                change[term] = change.get(term, 0) + sign
+        for topology, values in self.snapshot.standing.away.items():
+            for term, number in values.get(labels.get(topology, ""), {}).items():
+                if number + change.get(term, 0) > 0 and self._is_concerned(term):
+                    return True
+        return any(number > 0 and term.topology in labels and self._is_concerned(term) for term, number in change.items())
+
+    def _is_concerned(self, term: Term) -> bool:
+        known = self._concerned.get(term)
+        if known is None:
+            pod = self.pod
+            known = self._concerned[term] = term.matches(pod.key[0], pod.labels, self.snapshot.namespaces)
+        return known
+
+
+def spread_tally(pod: Pod, snapshot: Snapshot, spread: Spread, all_spreads: tuple[Spread, ...], *, needs_all: bool) -> SpreadTally:
+    """The count for one of a pod's constraints; nodes without the others' topologies may be left out."""
+    wants = pod.shape.wants
+    keys = tuple(one.topology for one in all_spreads) if needs_all else ()
+    ruled = wants.key if spread.honours_affinity or spread.honours_taints else b""
+
+    def counts_node(node: Node) -> bool:
+        labels = node.labels
+        if node.gone or any(key not in labels for key in keys):
+            return False
+        if spread.honours_affinity and not wants.choice.accepts(node.name, labels):
+            return False
+        return not (spread.honours_taints and wants.tolerations.refuses(node.taints))
+
+    key = (pod.key[0], spread, keys, ruled)
+    return snapshot.tallies.of_spread(key, lambda: SpreadTally(pod.key[0], spread, counts_node, snapshot.nodes.values()))

@@ -1,0 +1,85 @@
+"""How much a pod's neighbours count in the choice of its node: preferred affinity both ways, and soft spreading."""
+
+from __future__ import annotations
+
+from math import floor, log
+from typing import TYPE_CHECKING
+
+from sliceworks.twin.scheduler.links import spread_tally
+from sliceworks.twin.scheduler.terms import HOSTNAME
+
+if TYPE_CHECKING:
+    from sliceworks.twin.scheduler.nodes import Node
+    from sliceworks.twin.scheduler.pods import Pod
+    from sliceworks.twin.scheduler.snapshot import Snapshot
+    from sliceworks.twin.scheduler.terms import Spreads
+
+Places = dict[str, dict[str, int]]
+
+
+class Preferences:
+    """What counts for one pod beyond the nodes themselves."""
+
+    def __init__(self, pod: Pod, snapshot: Snapshot, spreads: Spreads) -> None:
+        self._pod = pod
+        self._snapshot = snapshot
+        needs_all = not spreads.by_default
+        found = [(one, spread_tally(pod, snapshot, one, spreads.soft, needs_all=needs_all)) for one in spreads.soft]
+        # Where no such pod is placed yet, all places are alike.
+        self._soft = found if any(any(tally.counts.values()) for _, tally in found) else []
+        self._needed = tuple(one.topology for one in spreads.soft) if needs_all else ()
+        self._places = self._attractions()
+
+    @property
+    def count(self) -> bool:
+        """Whether they tell any two nodes apart."""
+        return bool(self._soft or self._places)
+
+    def scores(self, nodes: list[Node]) -> list[int]:
+        """What they add to each node's score, weighed against each other."""
+        total = [0] * len(nodes)
+        for scores in (self._even(nodes) if self._soft else None, self._near(nodes) if self._places else None):
+            if scores:
+                total = [one + 2 * other for one, other in zip(total, scores, strict=True)]
+        return total
+
+    def _attractions(self) -> Places:
+        pod, snapshot = self._pod, self._snapshot
+        places: Places = {}
+        for term, weight in pod.shape.terms.preferred:
+            for (topology, value), number in snapshot.tallies.of_terms((term,), snapshot.namespaces).counts.items():
+                values = places.setdefault(topology, {})
+                values[value] = values.get(value, 0) + weight * number
+        for term in snapshot.standing.attracting(pod, snapshot.namespaces) if snapshot.standing.pulls else ():
+            values = places.setdefault(term.topology, {})
+            for value, number in snapshot.standing.pulls[term].items():
+                values[value] = values.get(value, 0) + number
+        return places
+
+    def _near(self, nodes: list[Node]) -> list[int]:
+        places = self._places.items()
+        raw = [sum(values.get(node.labels.get(topology, ""), 0) for topology, values in places) for node in nodes]
+        least, most = min(raw), max(raw)
+        return [int(100 * ((one - least) / (most - least))) if most > least else 0 for one in raw]
+
+    def _even(self, nodes: list[Node]) -> list[int]:
+        counted = [all(key in node.labels for key in self._needed) for node in nodes]
+        weights = []
+        for spread, _ in self._soft:
+            among = [node for node, counts in zip(nodes, counted, strict=True) if counts]
+            size = len(among) if spread.topology == HOSTNAME else len({node.labels.get(spread.topology, "") for node in among})
+            weights.append(log(size + 2))
+        raw = [self._unevenness(node, weights) if counts else -1 for node, counts in zip(nodes, counted, strict=True)]
+        valid = [one for one in raw if one >= 0]
+        if not valid:
+            return [0] * len(nodes)
+        least, most = min(valid), max(valid)
+        return [0 if one < 0 else 100 * (most + least - one) // most if most else 100 for one in raw]
+
+    def _unevenness(self, node: Node, weights: list[float]) -> int:
+        score = 0.0
+        for (spread, tally), weight in zip(self._soft, weights, strict=True):
+            value = node.labels.get(spread.topology)
+            if value is not None:
+                score += tally.counts.get(value, 0) * weight + (spread.most_skew - 1)
+        return floor(score + 0.5)

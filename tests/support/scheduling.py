@@ -1,0 +1,138 @@
+"""A stage for scheduling: nodes that are only objects, pods that nobody runs, and what the scheduler says about them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.support.http import MERGE_PATCH, STRATEGIC_PATCH
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.support.http import Api
+
+Obj = dict[str, Any]
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+_NOW = {"gracePeriodSeconds": "0"}
+_NODES = "/api/v1/nodes"
+
+
+class Stage:
+    """One case's nodes, and the pods in its namespace."""
+
+    def __init__(self, api: Api, ns: str) -> None:
+        self.api, self.ns = api, ns
+        self.pods = f"/api/v1/namespaces/{ns}/pods"
+        self._classes: list[str] = []
+
+    def node(self, name: str, *, labels: Obj | None = None, taints: list[Obj] | None = None, **resources: str) -> str:
+        """A node that is ready; resources are written with underscores, `tpu` and `gpu` for short."""
+        spec: Obj = {"taints": taints} if taints else {}
+        labels = {HOST: name, **(labels or {})}
+        self.api.post(_NODES, {"metadata": {"name": name, "labels": labels}, "spec": spec}).ok(201)
+        self.offer(name, **resources)
+        # A new node has a taint until somebody finds it ready.
+        self.api.patch(f"{_NODES}/{name}", {"spec": {"taints": taints}}, MERGE_PATCH).ok()
+        return name
+
+    def offer(self, name: str, **resources: str) -> None:
+        """Say what a node has."""
+        offered = {"cpu": "4", "memory": "8Gi", "pods": "20", **{_resource(key): value for key, value in resources.items()}}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": None}
+        status = {"allocatable": offered, "capacity": offered, "conditions": [ready]}
+        self.api.patch(f"{_NODES}/{name}/status", {"status": status}, STRATEGIC_PATCH).ok()
+
+    def change_node(self, name: str, change: Obj) -> None:
+        self.api.patch(f"{_NODES}/{name}", change, STRATEGIC_PATCH).ok()
+
+    def drop_node(self, name: str) -> None:
+        self.api.delete(f"{_NODES}/{name}").ok()
+
+    def priority(self, name: str, value: int, **fields: Any) -> str:
+        """A class of pods with a priority."""
+        self._classes.append(name)
+        self.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value, **fields}).ok(201)
+        return name
+
+    def pod(self, name: str, *, labels: Obj | None = None, asks: Obj | None = None, **spec: Any) -> Obj:
+        """Create a pod with one container."""
+        container = {"name": "main", "image": "example.test/image:1", "resources": {"requests": {}, "limits": {}}}
+        for key, value in (asks or {}).items():
+            resource = _resource(key)
+            container["resources"]["requests"][resource] = value  # type: ignore[index]
+            if "/" in resource:
+                container["resources"]["limits"][resource] = value  # type: ignore[index]
+        body = {
+            "metadata": {"name": name, "labels": labels or {}},
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 0, **spec},
+        }
+        created: Obj = self.api.post(self.pods, body).ok(201).json
+        return created
+
+    def get(self, name: str) -> Obj:
+        found: Obj = self.api.get(f"{self.pods}/{name}").ok().json
+        return found
+
+    def where(self, name: str) -> str:
+        """The node a pod gets."""
+        return eventually(lambda: str(self.get(name)["spec"].get("nodeName") or ""), what=f"a node for {name}")
+
+    def condition(self, name: str, kind: str = "PodScheduled") -> Obj:
+        """A condition of a pod; empty where there is none."""
+        return next((one for one in self.get(name)["status"].get("conditions") or () if one["type"] == kind), {})
+
+    def refusal(self, name: str) -> str:
+        """Why a pod has no node."""
+        found = eventually(lambda: self.condition(name).get("message"), what=f"a refusal of {name}")
+        condition = self.condition(name)
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        assert "nodeName" not in self.get(name)["spec"]
+        return str(found)
+
+    def refused_with(self, name: str, message: str) -> None:
+        """Wait until a pod has no node for this reason."""
+        try:
+            eventually(lambda: self.refusal(name) == message, 10)
+        except AssertionError:
+            assert self.refusal(name) == message
+            raise
+
+    def events(self, name: str, reason: str) -> list[Obj]:
+        """The events of a pod with a reason."""
+        events = (
+            self.api.get(f"/api/v1/namespaces/{self.ns}/events", {"fieldSelector": f"involvedObject.name={name}"})
+            .ok()
+            .json["items"]
+        )
+        return [event for event in events if event["reason"] == reason]
+
+    def event(self, name: str, reason: str) -> Obj:
+        """The first event with a reason, once there is one."""
+        return eventually(lambda: self.events(name, reason), what=f"{reason} of {name}")[0]
+
+    def change_pod(self, name: str, change: Obj) -> None:
+        self.api.patch(f"{self.pods}/{name}", change, MERGE_PATCH).ok()
+
+    def end(self, name: str, phase: str = "Succeeded") -> None:
+        """A pod's containers have ended."""
+        self.api.patch(f"{self.pods}/{name}/status", {"status": {"phase": phase}}, MERGE_PATCH).ok()
+
+    def start(self, name: str, at: str) -> None:
+        """A pod runs since a moment."""
+        self.api.patch(f"{self.pods}/{name}/status", {"status": {"phase": "Running", "startTime": at}}, MERGE_PATCH).ok()
+
+    def delete(self, name: str) -> None:
+        self.api.delete(f"{self.pods}/{name}", query=_NOW).ok()
+
+    def clear(self) -> None:
+        """Take everything away."""
+        for pod in self.api.get(self.pods).json["items"]:
+            self.api.delete(f"{self.pods}/{pod['metadata']['name']}", query=_NOW)
+        for node in self.api.get(_NODES).json["items"]:
+            self.api.delete(f"{_NODES}/{node['metadata']['name']}")
+        for name in self._classes:
+            self.api.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
+
+
+def _resource(name: str) -> str:
+    short = {"tpu": "google.com/tpu", "gpu": "nvidia.com/gpu"}
+    return short.get(name, name.replace("_", "-"))
