@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.twin.workloads.deployments.controller import Deployments
 from sliceworks.twin.workloads.jobs.controller import Jobs
 from sliceworks.twin.workloads.jobs.ttl import FinishedJobs
+from sliceworks.twin.workloads.replicasets import ReplicaSets
 
 if TYPE_CHECKING:
     from sliceworks.twin.controllers.loop import Controller
@@ -14,4 +16,4 @@ if TYPE_CHECKING:
 
 def controllers(world: World) -> tuple[Controller[Any], ...]:
     """All of them, in the order in which they are told of a change."""
-    return (Jobs(world), FinishedJobs(world))
+    return (Jobs(world), FinishedJobs(world), ReplicaSets(world), Deployments(world))

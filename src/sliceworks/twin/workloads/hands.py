@@ -71,20 +71,25 @@ class PodHands:
         """Take a Job's finalizer off a pod."""
         await self.patch(pod, {"$deleteFromPrimitiveList/finalizers": [TRACKING]})
 
-    async def claim(self, owner: Mapping[str, Any], pods: Pods, *, finalizers: Iterable[str] = ()) -> list[Pod]:
-        """The pods that are the owner's, after it took in orphans that it selects and let go of those that it no longer does."""
+    async def claim(
+        self, owner: Mapping[str, Any], pods: Pods, *, finalizers: Iterable[str] = (), active_only: bool = False
+    ) -> list[Pod]:
+        """The pods that are the owner's, after it took in orphans that it selects and let go of those that it no longer does.
+
+        With `active_only` it does neither with pods that have ended.
+        """
         metadata = owner["metadata"]
         selector, ending = selector_of(owner), bool(metadata.get("deletionTimestamp"))
         mine: list[Pod] = []
         for pod in list(pods.owned_by(metadata["uid"])):
             if selector.matches(pod.labels):
                 mine.append(pod)
-            elif not ending:
+            elif not ending and (pod.active or not active_only):
                 await self.patch(pod, _release(owner, pod, finalizers))
         if ending:
             return mine
         for pod in list(pods.orphans(metadata["namespace"])):
-            if selector.matches(pod.labels) and not pod.deleting:
+            if selector.matches(pod.labels) and not pod.deleting and (pod.active or not active_only):
                 await self.patch(pod, _adopt(owner, pod, finalizers))
                 mine.append(pods.get(pod.namespace, pod.name) or pod)
         return mine
@@ -145,15 +150,14 @@ def _namespace_ends(error: ApiError) -> bool:
     return isinstance(error, Forbidden) and any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
 
-def removal_order(pods: Iterable[Pod], restarts: Mapping[str, int] | None = None) -> list[Pod]:
+def removal_order(pods: Iterable[Pod]) -> list[Pod]:
     """Pods in the order in which a controller gives them up: those that are furthest from being of use first."""
     found = list(pods)
     found.sort(key=lambda pod: pod.created, reverse=True)
-    if restarts:
-        found.sort(key=lambda pod: -restarts.get(pod.uid, 0))
+    found.sort(key=lambda pod: -pod.restarts)
     found.sort(key=lambda pod: pod.ready_at, reverse=True)
-    found.sort(key=lambda pod: (bool(pod.node), _PHASES.get(pod.phase, 0), pod.ready))
+    found.sort(key=lambda pod: (bool(pod.node), PHASES.get(pod.phase, 0), pod.ready))
     return found
 
 
-_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 PODS = "/pods"
 ENDED = frozenset({"Succeeded", "Failed"})
 TRACKING = "batch.kubernetes.io/job-tracking"
+_COST = "controller.kubernetes.io/pod-deletion-cost"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -38,6 +39,10 @@ class Pod:
     """Whether a Job has yet to count it."""
     index: int
     """Its completion index, or -1."""
+    restarts: int
+    """How often the container that was started most often was started again."""
+    cost: int
+    """What deleting it costs, by its annotation."""
     revision: str
 
     @property
@@ -168,6 +173,8 @@ def read(obj: Mapping[str, Any]) -> Pod:
         labels=metadata.get("labels") or {},
         tracked=TRACKING in (metadata.get("finalizers") or ()),
         index=completion_index(annotations.get(COMPLETION_INDEX)),
+        restarts=max((each.get("restartCount", 0) for each in status.get("containerStatuses") or ()), default=0),
+        cost=_cost(annotations.get(_COST, "")) if annotations else 0,
         revision=metadata.get("resourceVersion", ""),
     )
 
@@ -183,6 +190,10 @@ def ready_at(status: Mapping[str, Any]) -> str:
 def completion_index(text: str | None) -> int:
     """The index that an annotation names; -1 when it names none."""
     return int(text) if text is not None and text.isascii() and text.isdigit() else -1
+
+
+def _cost(text: str) -> int:
+    return int(text) if text.removeprefix("-").isdigit() and text.isascii() else 0
 
 
 def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:

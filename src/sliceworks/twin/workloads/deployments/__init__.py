@@ -1,0 +1,1 @@
+"""Deployments: ReplicaSets that follow one another."""

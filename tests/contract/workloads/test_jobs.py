@@ -1,0 +1,400 @@
+"""Jobs from their first pod to their last condition. What is expected was recorded from the real controller."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.waiting import eventually
+from tests.support.workloads import Lab, summary, template
+
+if TYPE_CHECKING:
+    from tests.support.clusters import Cluster
+
+Object = dict[str, Any]
+
+
+@pytest.fixture
+def lab(cluster: Cluster, ns: str) -> Lab:
+    return Lab(cluster, ns)
+
+
+def job(lab: Lab, name: str = "work", *, restart: str = "Never", pod: Object | None = None, **spec: Any) -> Object:
+    return lab.create("Job", name, {"template": template(restartPolicy=restart, **(pod or {})), **spec})
+
+
+def done(
+    lab: Lab, case: str, *, condition: str = "Complete", last: str = "Completed", events: int = 1, name: str = "work"
+) -> Object:
+    """Wait for a Job's end and compare all of it."""
+    found = lab.until_condition("Job", name, condition, seconds=60)
+    pods = sorted((summary(pod) for pod in lab.items("Pod")), key=lambda pod: (pod["annotations"] or {}, pod["phase"]).__repr__())
+    told = lab.events("Job", name, last)
+    lab.check("jobs", case, {"status": found["status"], "pods": pods, "events": told})
+    return found
+
+
+def test_one_pod(lab: Lab) -> None:
+    job(lab)
+    (pod,) = lab.pods(1)
+    lab.phase(pod, "Running", ready=True)
+    lab.until("Job", "work", lambda found: found["status"].get("ready") == 1)
+    lab.phase(pod, "Succeeded", 0)
+    done(lab, "one pod")
+
+
+def test_running(lab: Lab) -> None:
+    job(lab, completions=5, parallelism=3)
+    pods = lab.pods(3)
+    lab.phase(pods[0], "Running", ready=True)
+    lab.phase(pods[1], "Running")
+    found = lab.until("Job", "work", lambda found: found["status"].get("ready") == 1)
+    lab.check("jobs", "running", {"status": found["status"], "pods": [summary(pod) for pod in pods], "spec": found["spec"]})
+
+
+def test_more_completions_than_parallelism(lab: Lab) -> None:
+    job(lab, completions=3, parallelism=2)
+    first, second = lab.pods(2)
+    lab.phase(first, "Succeeded", 0)
+    lab.phase(second, "Succeeded", 0)
+    (third,) = lab.pods(1)
+    lab.phase(third, "Succeeded", 0)
+    done(lab, "three in two")
+
+
+def test_work_queue(lab: Lab) -> None:
+    """Without completions one success is enough, and nothing new is started then."""
+    job(lab, parallelism=3, completions=None)
+    first, second, third = lab.pods(3)
+    lab.phase(first, "Succeeded", 0)
+    found = lab.until("Job", "work", lambda found: found["status"].get("succeeded") == 1)
+    assert found["status"]["active"] == 2
+    lab.phase(second, "Succeeded", 0)
+    lab.phase(third, "Failed", 1)
+    done(lab, "work queue")
+
+
+def test_indexed(lab: Lab) -> None:
+    job(lab, completions=4, parallelism=4, completionMode="Indexed")
+    pods = lab.pods(4)
+    by_index = {pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]: pod for pod in pods}
+    for index in ("0", "2", "3"):
+        lab.phase(by_index[index], "Succeeded", 0)
+    found = lab.until("Job", "work", lambda found: found["status"].get("succeeded") == 3)
+    assert found["status"]["completedIndexes"] == "0,2,3"
+    lab.phase(by_index["1"], "Succeeded", 0)
+    done(lab, "indexed")
+
+
+def test_index_texts(lab: Lab) -> None:
+    job(lab, completions=7, parallelism=7, completionMode="Indexed")
+    for pod in lab.pods(7):
+        if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] in "12456":
+            lab.phase(pod, "Succeeded", 0)
+    found = lab.until("Job", "work", lambda found: found["status"].get("succeeded") == 5)
+    assert found["status"]["completedIndexes"] == "1,2,4-6"
+
+
+def test_long_name(lab: Lab) -> None:
+    name = "a" * 60
+    job(lab, name, completions=1, completionMode="Indexed")
+    (pod,) = lab.pods(1)
+    assert pod["metadata"]["generateName"] == "a" * 55 + "-0-"
+    assert pod["spec"]["hostname"] == "a" * 60 + "-0"
+
+
+def test_own_variables_and_finalizers_stay(lab: Lab) -> None:
+    env = [{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]
+    containers = [
+        {"name": "main", "image": "example.com/app:1", "env": env},
+        {"name": "second", "image": "example.com/app:1", "env": [{"name": "X", "value": "y"}]},
+    ]
+    job(lab, completions=1, completionMode="Indexed", pod={"containers": containers})
+    (pod,) = lab.pods(1)
+    assert pod["spec"]["containers"][0]["env"] == env
+    index = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.labels['batch.kubernetes.io/job-completion-index']"}}
+    assert pod["spec"]["containers"][1]["env"] == [
+        {"name": "X", "value": "y"},
+        {"name": "JOB_COMPLETION_INDEX", "valueFrom": index},
+    ]
+
+
+def test_backoff_limit(lab: Lab) -> None:
+    job(lab, backoffLimit=0, parallelism=2, completions=2)
+    first, _ = lab.pods(2)
+    lab.phase(first, "Failed", 1)
+    done(lab, "backoff limit", condition="Failed", last="BackoffLimitExceeded")
+
+
+def test_failed_pod_is_replaced_after_a_while(lab: Lab) -> None:
+    job(lab, backoffLimit=1)
+    (first,) = lab.pods(1)
+    start = time.monotonic()
+    lab.phase(first, "Failed", 1)
+    lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+    (second,) = lab.pods(1)
+    assert time.monotonic() - start > 5
+    lab.phase(second, "Succeeded", 0)
+    done(lab, "one failure")
+
+
+def test_restarts_count(lab: Lab) -> None:
+    job(lab, restart="OnFailure", backoffLimit=2)
+    (pod,) = lab.pods(1)
+    container = {"name": "main", "image": "x", "imageID": "", "restartCount": 2, "ready": False, "state": {"waiting": {}}}
+    lab.patch("Pod", pod["metadata"]["name"], {"status": {"phase": "Running", "containerStatuses": [container]}}, "/status")
+    done(lab, "restarts", condition="Failed", last="BackoffLimitExceeded")
+
+
+def test_failing_ends_other_pods(lab: Lab) -> None:
+    job(lab, backoffLimit=0, parallelism=2, completions=2, pod={"nodeName": "nowhere"})
+    first, second = lab.pods(2)
+    lab.phase(first, "Failed", 1)
+    found = lab.until_condition("Job", "work", "FailureTarget")
+    assert [each["type"] for each in found["status"]["conditions"]] == ["FailureTarget"]
+    found = lab.until("Job", "work", lambda found: found["status"].get("terminating") == 1)
+    lab.check("jobs", "failing", {"status": found["status"]})
+    lab.remove(second)
+    done(lab, "failed after others ended", condition="Failed", last="BackoffLimitExceeded")
+
+
+def test_deadline(lab: Lab) -> None:
+    job(lab, activeDeadlineSeconds=2)
+    lab.pods(1)
+    done(lab, "deadline", condition="Failed", last="DeadlineExceeded")
+
+
+def test_suspended_from_the_start(lab: Lab) -> None:
+    job(lab, suspend=True)
+    found = lab.until_condition("Job", "work", "Suspended")
+    lab.check("jobs", "born suspended", {"status": found["status"], "events": lab.events("Job", "work", "Suspended")})
+    assert lab.items("Pod") == []
+    lab.patch("Job", "work", {"spec": {"suspend": False}})
+    (pod,) = lab.pods(1)
+    lab.phase(pod, "Succeeded", 0)
+    done(lab, "born suspended, resumed")
+
+
+def test_suspend_and_resume(lab: Lab) -> None:
+    job(lab, parallelism=2, completions=2)
+    first, _ = lab.pods(2)
+    lab.phase(first, "Succeeded", 0)
+    lab.until("Job", "work", lambda found: found["status"].get("succeeded") == 1)
+    lab.patch("Job", "work", {"spec": {"suspend": True}})
+    found = lab.until_condition("Job", "work", "Suspended")
+    found = lab.until("Job", "work", lambda found: not found["status"].get("active") and found["status"].get("terminating") == 0)
+    lab.check("jobs", "suspended", {"status": found["status"], "events": lab.events("Job", "work", "Suspended")})
+    lab.patch("Job", "work", {"spec": {"suspend": False}})
+    found = lab.until_condition("Job", "work", "Suspended", "False")
+    (pod,) = lab.pods(1)
+    lab.phase(pod, "Succeeded", 0)
+    done(lab, "suspended and resumed")
+
+
+def test_fewer_and_more_at_once(lab: Lab) -> None:
+    job(lab, parallelism=3, completions=6)
+    pods = lab.pods(3)
+    lab.phase(pods[1], "Running", ready=True)
+    lab.patch("Job", "work", {"spec": {"parallelism": 1}})
+    (left,) = lab.pods(1)
+    assert left["metadata"]["name"] == pods[1]["metadata"]["name"]
+    found = lab.until("Job", "work", lambda found: found["status"].get("active") == 1)
+    assert found["status"].get("failed") is None
+    lab.patch("Job", "work", {"spec": {"parallelism": 4}})
+    lab.pods(4)
+
+
+def test_elastic_indexed(lab: Lab) -> None:
+    job(lab, parallelism=3, completions=3, completionMode="Indexed")
+    lab.pods(3)
+    lab.patch("Job", "work", {"spec": {"parallelism": 1, "completions": 1}})
+    (pod,) = lab.pods(1)
+    assert pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == "0"
+    lab.phase(pod, "Succeeded", 0)
+    done(lab, "elastic")
+
+
+POLICY = {
+    "rules": [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {"containerName": "main", "operator": "In", "values": [42]}},
+        {"action": "Count", "onExitCodes": {"operator": "NotIn", "values": [7]}},
+    ]
+}
+
+
+def test_failure_policy_fails_the_job(lab: Lab) -> None:
+    job(lab, podFailurePolicy=POLICY, parallelism=2, completions=2)
+    first, _ = lab.pods(2)
+    lab.words[first["metadata"]["name"]] = "FIRST"
+    lab.phase(first, "Failed", 42)
+    done(lab, "policy FailJob", condition="Failed", last="PodFailurePolicy")
+
+
+def test_failure_policy_ignores(lab: Lab) -> None:
+    job(lab, podFailurePolicy=POLICY, backoffLimit=0)
+    (pod,) = lab.pods(1)
+    evicted = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+    lab.phase(pod, "Failed", 1, conditions=evicted)
+    (pod,) = lab.pods(1)
+    lab.phase(pod, "Succeeded", 0)
+    done(lab, "policy Ignore")
+
+
+def test_failure_policy_counts(lab: Lab) -> None:
+    job(lab, podFailurePolicy=POLICY, backoffLimit=0)
+    (pod,) = lab.pods(1)
+    lab.phase(pod, "Failed", 3)
+    done(lab, "policy Count", condition="Failed", last="BackoffLimitExceeded")
+
+
+def test_failed_indexes(lab: Lab) -> None:
+    job(lab, completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=0)
+    first, second = lab.pods(2)
+    lab.phase(first, "Failed", 1)
+    found = lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+    assert found["status"]["failedIndexes"] in ("0", "1")
+    lab.phase(second, "Succeeded", 0)
+    lab.words[found["status"]["failedIndexes"]] = found["status"]["failedIndexes"]
+    found = lab.until_condition("Job", "work", "Failed")
+    conditions = [{key: each[key] for key in ("type", "status", "reason", "message")} for each in found["status"]["conditions"]]
+    lab.check("jobs", "failed indexes", {"conditions": conditions, "events": lab.events("Job", "work", "FailedIndexes")})
+
+
+def test_index_is_tried_again(lab: Lab) -> None:
+    job(lab, completions=1, completionMode="Indexed", backoffLimitPerIndex=1)
+    (pod,) = lab.pods(1)
+    lab.phase(pod, "Failed", 1)
+    (second,) = lab.pods(1)
+    lab.check("jobs", "second pod of an index", summary(second))
+    lab.phase(second, "Failed", 1)
+    done(lab, "index failed twice", condition="Failed", last="FailedIndexes")
+
+
+def test_too_many_failed_indexes(lab: Lab) -> None:
+    spec = {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 0, "maxFailedIndexes": 1}
+    job(lab, **spec)
+    by_index = {pod["spec"]["hostname"]: pod for pod in lab.pods(3)}
+    lab.phase(by_index["work-0"], "Failed", 1)
+    lab.phase(by_index["work-2"], "Failed", 1)
+    done(lab, "too many failed indexes", condition="Failed", last="MaxFailedIndexesExceeded")
+
+
+def test_policy_fails_an_index(lab: Lab) -> None:
+    rules = [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [9]}}]
+    spec = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 3}
+    job(lab, **spec, podFailurePolicy={"rules": rules})
+    by_index = {pod["spec"]["hostname"]: pod for pod in lab.pods(2)}
+    lab.phase(by_index["work-0"], "Failed", 9)
+    found = lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+    assert found["status"]["failedIndexes"] == "0"
+    lab.phase(by_index["work-1"], "Succeeded", 0)
+    done(lab, "policy FailIndex", condition="Failed", last="FailedIndexes")
+
+
+def test_success_policy(lab: Lab) -> None:
+    spec = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
+    job(lab, **spec, successPolicy={"rules": [{"succeededIndexes": "1-2", "succeededCount": 1}]})
+    by_index = {pod["spec"]["hostname"]: pod for pod in lab.pods(3)}
+    lab.phase(by_index["work-2"], "Succeeded", 0)
+    done(lab, "success policy")
+
+
+def test_deleted_pod_is_replaced(lab: Lab) -> None:
+    job(lab, backoffLimit=2, pod={"nodeName": "nowhere"})
+    (pod,) = lab.pods(1)
+    lab.delete("Pod", pod["metadata"]["name"])
+    found = lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+    assert found["status"]["terminating"] == 1
+    lab.remove(pod)
+
+
+def test_replaced_only_once_failed(lab: Lab) -> None:
+    job(lab, backoffLimit=2, podReplacementPolicy="Failed", pod={"nodeName": "nowhere"})
+    (pod,) = lab.pods(1)
+    lab.delete("Pod", pod["metadata"]["name"])
+    found = lab.until("Job", "work", lambda found: found["status"].get("terminating") == 1)
+    assert found["status"].get("active") is None
+    assert found["status"].get("failed") is None
+    lab.check("jobs", "waiting for a pod to end", {"status": found["status"]})
+    lab.phase(pod, "Failed", 137)
+    found = lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+    assert len(lab.pods(1)) == 1
+
+
+def test_ttl(lab: Lab) -> None:
+    job(lab, ttlSecondsAfterFinished=1)
+    (pod,) = lab.pods(1)
+    lab.phase(pod, "Succeeded", 0)
+    eventually(lambda: lab.gone("Job", "work"), what="the Job is gone")
+    eventually(lambda: not lab.items("Pod"), what="its pods are gone")
+
+
+def test_deletion_takes_the_pods(lab: Lab) -> None:
+    job(lab, parallelism=2)
+    lab.pods(2)
+    lab.delete("Job", "work", propagationPolicy="Background")
+    eventually(lambda: not lab.items("Pod"), what="its pods are gone")
+
+
+def test_orphans_lose_their_finalizer(lab: Lab) -> None:
+    job(lab)
+    lab.pods(1)
+    lab.delete("Job", "work", propagationPolicy="Orphan")
+
+    def free() -> bool:
+        (pod,) = lab.items("Pod")
+        return "finalizers" not in pod["metadata"] and "ownerReferences" not in pod["metadata"]
+
+    eventually(free, what="the pod is free")
+
+
+def test_managed_by_another(lab: Lab) -> None:
+    job(lab, managedBy="example.com/other")
+    time.sleep(1.5)
+    assert lab.items("Pod") == []
+    assert lab.get("Job", "work")["status"] == {}
+
+
+def test_pods_that_cannot_be_made(lab: Lab) -> None:
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "1"}}}
+    lab.api.post(f"/api/v1/namespaces/{lab.ns}/resourcequotas", quota).ok(201)
+    eventually(lambda: lab.api.get(f"/api/v1/namespaces/{lab.ns}/resourcequotas/none").json.get("status", {}).get("hard"))
+    job(lab, parallelism=3, completions=3)
+    lab.pods(1)
+    told = lab.events("Job", "work", "FailedCreate")
+    failed = next(event for event in told if event["reason"] == "FailedCreate")
+    name = failed["message"].split('"')[1]
+    assert failed["message"] == (
+        f'Error creating: pods "{name}" is forbidden: exceeded quota: none, requested: pods=1, used: pods=1, limited: pods=1'
+    )
+    assert failed["type"] == "Warning"
+
+
+def test_one_fails_beside_one_that_is_ready(lab: Lab) -> None:
+    job(lab, parallelism=2, completions=2)
+    first, second = lab.pods(2)
+    lab.phase(first, "Running", ready=True)
+    lab.until("Job", "work", lambda found: found["status"].get("ready") == 1)
+    lab.phase(second, "Failed", 1)
+    found = lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+    lab.check("jobs", "one fails beside a ready one", {"status": found["status"]})
+
+
+def test_adoption(lab: Lab) -> None:
+    """A Job takes in pods that carry its labels, and lets go of those that lose them."""
+    selector = {"matchLabels": {"own": "yes"}}
+    body = {"selector": selector, "manualSelector": True, "template": template(labels={"own": "yes"}, restartPolicy="Never")}
+    pod = {"metadata": {"name": "stray", "labels": {"own": "yes"}}, "spec": template(restartPolicy="Never")["spec"]}
+    lab.api.post(lab.path("Pod"), pod).ok(201)
+    lab.create("Job", "work", body)
+
+    def adopted() -> bool:
+        metadata = lab.get("Pod", "stray")["metadata"]
+        return metadata.get("finalizers") == ["batch.kubernetes.io/job-tracking"] and "ownerReferences" in metadata
+
+    eventually(adopted, what="the stray pod is adopted")
+    assert lab.get("Job", "work")["spec"]["parallelism"] == 1
+    lab.phase("stray", "Succeeded", 0)
+    done(lab, "adoption")

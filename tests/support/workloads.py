@@ -1,0 +1,181 @@
+"""One namespace of a cluster that works: makes objects, plays the kubelet by hand, and describes what became of them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tests.support import goldens
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.clusters import Cluster
+
+Object = dict[str, Any]
+_SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=$|[ \",])")
+_TIME = "2026-01-01T00:00:00Z"
+_PATHS = {
+    "Pod": "/api/v1",
+    "Service": "/api/v1",
+    "Endpoints": "/api/v1",
+    "PersistentVolumeClaim": "/api/v1",
+    "Job": "/apis/batch/v1",
+    "CronJob": "/apis/batch/v1",
+    "Deployment": "/apis/apps/v1",
+    "ReplicaSet": "/apis/apps/v1",
+    "StatefulSet": "/apis/apps/v1",
+    "DaemonSet": "/apis/apps/v1",
+    "ControllerRevision": "/apis/apps/v1",
+    "EndpointSlice": "/apis/discovery.k8s.io/v1",
+    "PodDisruptionBudget": "/apis/policy/v1",
+}
+
+
+def template(*, labels: Object | None = None, **spec: Any) -> Object:
+    """A pod template with one container; no node will ever run it."""
+    found: Object = {"spec": {"containers": [{"name": "main", "image": "example.com/app:1"}], **spec}}
+    return {"metadata": {"labels": labels}, **found} if labels else found
+
+
+class Lab:
+    """A namespace, and hands to work in it."""
+
+    def __init__(self, cluster: Cluster, ns: str) -> None:
+        self.api, self.ns, self.real = cluster.api, ns, cluster.name == "real"
+        self.words: dict[str, str] = {ns: "NS"}
+
+    def path(self, kind: str, name: str = "") -> str:
+        plural = "endpoints" if kind == "Endpoints" else f"{kind.lower()}s"
+        return f"{_PATHS[kind]}/namespaces/{self.ns}/{plural}" + (f"/{name}" if name else "")
+
+    def create(self, kind: str, name: str, spec: Object, **metadata: Any) -> Object:
+        body = {"metadata": {"name": name, **metadata}, "spec": spec}
+        found: Object = self.api.post(self.path(kind), body).ok(201).json
+        return found
+
+    def get(self, kind: str, name: str) -> Object:
+        found: Object = self.api.get(self.path(kind, name)).ok(200).json
+        return found
+
+    def gone(self, kind: str, name: str) -> bool:
+        return self.api.get(self.path(kind, name)).status == 404
+
+    def patch(self, kind: str, name: str, body: Object, below: str = "") -> Object:
+        found: Object = self.api.patch(self.path(kind, name) + below, body).ok(200).json
+        return found
+
+    def delete(self, kind: str, name: str, **options: Any) -> None:
+        self.api.delete(self.path(kind, name), options or None).ok()
+
+    def items(self, kind: str, selector: str = "") -> list[Object]:
+        query = {"labelSelector": selector} if selector else None
+        found: list[Object] = self.api.get(self.path(kind), query).ok(200).json["items"]
+        return sorted(found, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
+
+    def pods(self, count: int | None = None, selector: str = "", **fields: Any) -> list[Object]:
+        """The pods of the namespace, once there are that many that are not being deleted."""
+
+        def look() -> list[Object] | bool:
+            found = [pod for pod in self.items("Pod", selector) if "deletionTimestamp" not in pod["metadata"]]
+            found = [pod for pod in found if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+            return (found or True) if count is None or len(found) == count else False
+
+        found = eventually(look, what=f"{count} pods")
+        return found if isinstance(found, list) else []
+
+    def until(self, kind: str, name: str, look: Callable[[Object], Any], what: str = "", seconds: float = 30) -> Object:
+        """The object, once `look` likes it."""
+
+        def seen() -> Object | None:
+            found = self.get(kind, name)
+            return found if look(found) else None
+
+        return eventually(seen, seconds, what=what or f"{kind} {name}")
+
+    def until_condition(self, kind: str, name: str, condition: str, status: str = "True", seconds: float = 30) -> Object:
+        def look(found: Object) -> bool:
+            return any(
+                each["type"] == condition and each["status"] == status for each in found.get("status", {}).get("conditions", ())
+            )
+
+        return self.until(kind, name, look, f"{kind} {name} to be {condition}={status}", seconds)
+
+    def phase(self, pod: Object | str, phase: str, code: int | None = None, *, ready: bool = False, **status: Any) -> None:
+        """Say as a kubelet does what became of a pod."""
+        name = pod if isinstance(pod, str) else pod["metadata"]["name"]
+        now = eventually(lambda: self.get("Pod", name))["metadata"]["creationTimestamp"]
+        body: Object = {"phase": phase, **status}
+        if code is not None:
+            ended = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": now, "finishedAt": now}
+            body["containerStatuses"] = [_container(state={"terminated": ended})]
+        if phase == "Running":
+            state = "True" if ready else "False"
+            body["conditions"] = [{"type": "Ready", "status": state, "lastTransitionTime": now}]
+            body["containerStatuses"] = [_container(state={"running": {"startedAt": now}}, ready=ready)]
+        self.patch("Pod", name, {"status": body}, "/status")
+
+    def all_ready(self, count: int, selector: str = "") -> list[Object]:
+        """Wait for so many pods and make them ready."""
+        found = self.pods(count, selector)
+        for pod in found:
+            self.phase(pod, "Running", ready=True)
+        return found
+
+    def remove(self, pod: Object | str) -> None:
+        """End a pod that is being deleted, as a kubelet does."""
+        name = pod if isinstance(pod, str) else pod["metadata"]["name"]
+        self.delete("Pod", name, gracePeriodSeconds=0)
+
+    def events(self, kind: str, name: str, last: str = "", at_least: int = 1) -> list[Object]:
+        """What was told of an object, once a reason was seen so often."""
+
+        def look() -> list[Object] | None:
+            query = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}"}
+            found: list[Object] = self.api.get(f"/api/v1/namespaces/{self.ns}/events", query).ok(200).json["items"]
+            seen = sum(event["count"] for event in found if event["reason"] == last)
+            return found if not last or seen >= at_least else None
+
+        found = eventually(look, what=f"the event {last} on {kind} {name}")
+        told = [
+            {name: event.get(name) for name in ("type", "reason", "message", "count")} | {"by": event["source"]["component"]}
+            for event in found
+        ]
+        return sorted(told, key=lambda event: (event["reason"], _SUFFIX.sub("", event["message"]), event["message"]))
+
+    def check(self, module: str, case: str, seen: Any) -> None:
+        """Compare with what the real cluster did."""
+        goldens.check(f"workloads_{module}", case, _plain(seen), real=self.real, words=self.words)
+
+
+def _container(**fields: Any) -> Object:
+    return {"name": "main", "image": "example.com/app:1", "imageID": "", "restartCount": 0, "ready": False, **fields}
+
+
+def _plain(value: Any) -> Any:
+    """The value without the random ends of names."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return _SUFFIX.sub("-XXXXX", value) if isinstance(value, str) else value
+
+
+def summary(pod: Object) -> Object:
+    """What matters of a pod that a controller made."""
+    metadata = pod["metadata"]
+    owners = [{key: ref[key] for key in ("kind", "name", "controller")} for ref in metadata.get("ownerReferences", ())]
+    return {
+        "name": metadata["name"],
+        "generateName": metadata.get("generateName"),
+        "labels": metadata.get("labels"),
+        "annotations": metadata.get("annotations"),
+        "finalizers": metadata.get("finalizers"),
+        "owners": owners,
+        "hostname": pod["spec"].get("hostname"),
+        "subdomain": pod["spec"].get("subdomain"),
+        "env": [container.get("env") for container in pod["spec"]["containers"]],
+        "phase": pod["status"].get("phase"),
+        "deleting": "deletionTimestamp" in metadata,
+    }
