@@ -313,7 +313,32 @@ OPTIONS = [
     Bad("cluster resource in a namespace", "GET", "nodes"),
 ]
 
-CASES = [*BODIES, *NAMES, *PODS, *WORKLOADS, *PATCHES, *OPTIONS]
+ORDER = [
+    Bad("dot for a name", "GET", "configmaps/."),
+    Bad("dots for a name", "DELETE", "configmaps/%2e%2e"),
+    Bad("update without a name", "PUT", "configmaps/x", {"metadata": {}}),
+    Bad("update of the absent under another name", "PUT", "configmaps/x", named("y")),
+    Bad("broken JSON patch of the absent", "PATCH", "configmaps/x", b"[", JSON_PATCH),
+    Bad("broken merge patch of the absent", "PATCH", "configmaps/x", b"{", MERGE_PATCH),
+    Bad("broken strategic patch of the absent", "PATCH", "configmaps/x", b"{", STRATEGIC_PATCH),
+    Bad("patch options before the patch", "PATCH", "configmaps/x", b"{", MERGE_PATCH, {"fieldValidation": "Perhaps"}),
+    Bad("media type before options", "POST", "configmaps", b"x", "text/plain", {"dryRun": "Some"}),
+    Bad("version beyond 64 bits", "GET", "configmaps", query={"resourceVersion": "999999999999999999999999"}),
+    Bad("limit beyond 64 bits", "GET", "configmaps", query={"limit": "99999999999999999999"}),
+    Bad(
+        "job without metadata",
+        "POST",
+        "batch/v1/jobs",
+        {"spec": {"template": {"spec": {"containers": [], "restartPolicy": "Never"}}}},
+    ),
+    Bad("scale of another kind", "PUT", "apps/v1/deployments/x/scale", deployment("x")),
+    Bad(
+        "retain keys that are no list", "PATCH", "serviceaccounts/default", {"metadata": {"$retainKeys": {"a": 1}}}, STRATEGIC_PATCH
+    ),
+    Bad("initial events without a watch", "GET", "configmaps", query={"sendInitialEvents": "true"}),
+]
+
+CASES = [*ORDER, *BODIES, *NAMES, *PODS, *WORKLOADS, *PATCHES, *OPTIONS]
 
 
 @pytest.mark.parametrize("bad", [pytest.param(bad, id=bad.id) for bad in CASES])
@@ -336,8 +361,8 @@ def where(path: str, ns: str) -> str:
     """The whole path of a case."""
     if path.startswith("/"):
         return path
-    group, _, plural = path.rpartition("/") if path.count("/") == 2 else ("", "", path)
-    return f"/apis/{group}/namespaces/{ns}/{plural}" if group else f"/api/v1/namespaces/{ns}/{path}"
+    group, version, rest = path.split("/", 2) if path.count("/") >= 2 else ("", "", path)
+    return f"/apis/{group}/{version}/namespaces/{ns}/{rest}" if group else f"/api/v1/namespaces/{ns}/{path}"
 
 
 def test_bad_generate_name(api: Api, core: str) -> None:

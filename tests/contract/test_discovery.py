@@ -148,6 +148,17 @@ def test_absent_resources(api: Api, path: str) -> None:
     assert answer.json["details"] == {}
 
 
+@pytest.mark.parametrize("method", ["POST", "OPTIONS", "DELETE"])
+def test_paths_without_resources_take_any_method(api: Api, method: str) -> None:
+    assert "paths" in api.request(method, "/").ok(200).json
+    assert api.request(method, "/nowhere").status == 404
+
+
+def test_doubled_slashes_are_other_paths(api: Api) -> None:
+    assert api.get("//apis").status == 404
+    assert api.get("/healthz/nothing").status == 404
+
+
 def test_root_lists_paths(api: Api) -> None:
     paths = api.get("/").ok(200).json["paths"]
     assert {"/api", "/api/v1", "/apis", "/apis/apps/v1", "/healthz", "/openapi/v3", "/readyz", "/version"} <= set(paths)

@@ -133,4 +133,5 @@ def test_list_at_a_forgotten_version(cluster: Cluster, api: Api, core: str) -> N
 
 def test_continue_is_refused_when_it_is_garbage(api: Api, core: str) -> None:
     answer = api.get(f"{core}/configmaps", {"limit": 1, "continue": "garbage"})
-    answer.refused(400, "BadRequest", "continue key is not valid: illegal base64 data at input byte 4")
+    answer.refused(400, "BadRequest")
+    assert answer.message.startswith("invalid continue token: continue key is not valid: invalid character")

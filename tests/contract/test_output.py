@@ -132,9 +132,8 @@ def test_gzip(api: Api, core: str) -> None:
 
 def test_head_and_options(api: Api, core: str) -> None:
     api.post(f"{core}/secrets", {"metadata": {"name": "s"}}).ok(201)
-    answer = api.request("HEAD", f"{core}/secrets/s")
-    assert (answer.status, answer.body) in [(200, b""), (405, b"")]
-    assert api.request("OPTIONS", f"{core}/secrets").status in (403, 405)
+    assert api.request("HEAD", f"{core}/secrets/s").status == 405
+    assert api.request("OPTIONS", f"{core}/secrets").status == 405
 
 
 def test_answers_carry_audit_and_cache_headers(api: Api, core: str) -> None:

@@ -44,6 +44,12 @@ def test_create_ignores_what_the_server_owns(api: Api, core: str) -> None:
     assert not {"deletionTimestamp", "selfLink"} & metadata.keys()
 
 
+@pytest.mark.parametrize("named", [{}, {"kind": "ConfigMap"}, {"apiVersion": "v1"}, {"kind": None, "apiVersion": None}])
+def test_create_needs_no_kind_and_version(api: Api, core: str, named: dict[str, Any]) -> None:
+    created = api.post(f"{core}/configmaps", {**named, **config_map()}).ok(201).json
+    assert (created["kind"], created["apiVersion"]) == ("ConfigMap", "v1")
+
+
 def test_create_from_yaml(api: Api, core: str) -> None:
     body = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: text\ndata:\n  a: 'one'\n"
     assert api.post(f"{core}/configmaps", body, content_type=YAML).ok(201).json["data"] == {"a": "one"}
