@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.clusters import Cluster, RealCluster, TwinCluster
+from tests.support.jobset_gates import Gates, install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,3 +22,9 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture(scope="session")
+def jobset(cluster: Cluster) -> Gates:
+    """JobSet, installed in the cluster."""
+    return install(cluster)

@@ -175,7 +175,7 @@ def _job(obj: Obj, cluster: ClusterView) -> None:
             "batch.kubernetes.io/job-name": name,
         }
     )
-    if not own or set(own.items()) <= set(labels.items()):
+    if not own or own is labels:
         # A Job without labels of its own has those of its template, the generated ones too.
         obj["metadata"]["labels"] = dict(labels)
     selector = spec.setdefault("selector", {})

@@ -21,15 +21,15 @@ _REMEMBERED = 4096
 
 
 class Teller:
-    """Writes events. One of the same kind within six minutes counts into the first, and is written once more at most."""
+    """Writes events. One told before of the same state of a JobSet counts into the first, which is written once more at most."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._recent: dict[tuple[str, str, str], tuple[float, str, int]] = {}
+        self._recent: dict[tuple[str, ...], tuple[float, str, int]] = {}
 
     async def tell(self, jobset: Obj, event: Event) -> None:
         metadata = jobset["metadata"]
-        key = (metadata["uid"], event.type, event.reason)
+        key = (metadata["uid"], metadata["resourceVersion"], event.type, event.reason)
         last, name, count = self._recent.pop(key, (0.0, "", 0))
         now = clock.loop_time()
         path = f"/apis/events.k8s.io/v1/namespaces/{metadata['namespace']}/events"

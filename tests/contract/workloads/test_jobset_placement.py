@@ -1,0 +1,132 @@
+"""One Job per topology domain: what JobSet does to the pods of such JobSets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.jobsets import EXCLUSIVE, NODE_SELECTOR, POOL, Played, pod_picture, replicated
+
+if TYPE_CHECKING:
+    from tests.support.clusters import Cluster
+    from tests.support.http import Api
+    from tests.support.jobset_gates import Gates
+
+
+@pytest.fixture
+def js(api: Api, ns: str, jobset: Gates) -> Played:
+    jobset.set()
+    return Played(api, ns)
+
+
+@pytest.fixture
+def real(cluster: Cluster) -> bool:
+    return cluster.name == "real"
+
+
+@pytest.fixture
+def node(api: Api, unique_name: str) -> str:
+    """A node in the pool `blue`."""
+    labels = {POOL: "blue", "kubernetes.io/hostname": unique_name}
+    api.post("/api/v1/nodes", {"metadata": {"name": unique_name, "labels": labels}}).ok(201)
+    return unique_name
+
+
+def test_pods_of_an_ordinary_jobset(js: Played, real: bool) -> None:
+    js.create(replicated("a", pods=2)).ok(201)
+    js.check("ordinary_pods", real=real, seen=_pictures(js.until_pods("js-a-0", 2)))
+
+
+def test_the_leader_keeps_others_away(js: Played, real: bool) -> None:
+    js.create(replicated("a", 2, pods=2), annotations={EXCLUSIVE: POOL}).ok(201)
+    pods = [*js.until_pods("js-a-0", 1), *js.until_pods("js-a-1", 1)]
+    js.check("leaders", real=real, seen=_pictures(pods))
+
+
+def test_followers_follow_their_leader(js: Played, real: bool, node: str) -> None:
+    js.create(replicated("a", pods=3, pod={"nodeSelector": {"own": "1"}}), annotations={EXCLUSIVE: POOL}).ok(201)
+    js.bind(js.until_pods("js-a-0", 1)[0], node)
+    js.check("followers", real=real, seen=_pictures(js.until_pods("js-a-0", 3)))
+
+
+def test_placement_of_one_replicated_job(js: Played, real: bool) -> None:
+    metadata = {"annotations": {EXCLUSIVE: POOL}}
+    js.create(replicated("a", pods=2, metadata=metadata), replicated("b", pods=2)).ok(201)
+    pods = [*js.until_pods("js-a-0", 1), *js.until_pods("js-b-0", 2)]
+    js.check("one_replicated_job", real=real, seen=_pictures(pods))
+
+
+def test_affinities_of_its_own_stay(js: Played, real: bool) -> None:
+    own = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "zone"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [own]}}
+    js.create(replicated("a", pods=2, pod={"affinity": affinity}), annotations={EXCLUSIVE: POOL}).ok(201)
+    js.check("own_affinities", real=real, seen=_pictures(js.until_pods("js-a-0", 1)))
+
+
+@pytest.mark.parametrize("where", ["jobset", "job"])
+def test_nodes_that_were_marked_before(js: Played, real: bool, where: str) -> None:
+    annotations = {EXCLUSIVE: POOL, NODE_SELECTOR: "true"}
+    if where == "jobset":
+        js.create(replicated("a", pods=2), annotations=annotations).ok(201)
+    else:
+        js.create(replicated("a", pods=2, metadata={"annotations": annotations})).ok(201)
+    pods = js.until_pods("js-a-0", 2)
+    js.until_counted("a", active=1)
+    js.check(f"marked_nodes_{where}", real=real, seen={"pods": _pictures(pods), "all": js.picture()})
+
+
+def test_priority_is_part_of_the_rule(js: Played, real: bool, unique_name: str) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    js.api.post(classes, {"metadata": {"name": unique_name}, "value": 7}).ok(201)
+    js.create(replicated("a", pods=2, pod={"priorityClassName": unique_name}), annotations={EXCLUSIVE: POOL}).ok(201)
+    js.check("priority", real=real, seen=_pictures(js.until_pods("js-a-0", 1)))
+
+
+def test_followers_are_refused_with_these_words(js: Played, real: bool, node: str) -> None:
+    js.create(replicated("a", pods=2), annotations={EXCLUSIVE: POOL}).ok(201)
+    leader = js.until_pods("js-a-0", 1)[0]
+    seen: dict[str, Any] = {"no_leader": _refused(js, leader, {"jobset.sigs.k8s.io/job-index": "7"}, {POOL: "x"})}
+    seen["no_selector"] = _refused(js, leader, {}, None)
+    seen["other_selector"] = _refused(js, leader, {}, {"a": "b"})
+    seen["not_scheduled"] = _refused(js, leader, {}, {POOL: "x"})
+    seen["no_owner"] = _refused(js, leader, {}, {POOL: "x"}, owners=[])
+    other = [{**leader["metadata"]["ownerReferences"][0], "uid": "00000000-0000-0000-0000-000000000000"}]
+    seen["other_owner"] = _refused(js, leader, {}, {POOL: "x"}, owners=other)
+    js.check("refused_followers", real=real, seen=seen)
+
+
+def test_a_leaders_node_without_the_label(js: Played, real: bool, unique_name: str) -> None:
+    js.api.post("/api/v1/nodes", {"metadata": {"name": unique_name}}).ok(201)
+    js.create(replicated("a", pods=2), annotations={EXCLUSIVE: POOL}).ok(201)
+    leader = js.until_pods("js-a-0", 1)[0]
+    js.bind(leader, unique_name)
+    words = {"message": ""}
+
+    def look() -> bool:
+        words.update(_refused(js, leader, {}, {POOL: "x"}))
+        return "topology label" in words["message"]
+
+    js.until(look, "the leader is seen on its node")
+    js.check("unlabelled_node", real=real, seen=words)
+
+
+def _pictures(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted((pod_picture(pod) for pod in pods), key=lambda picture: str(picture["name"]))
+
+
+def _refused(
+    js: Played, leader: dict[str, Any], labels: dict[str, str], selector: dict[str, str] | None, owners: Any = None
+) -> dict[str, Any]:
+    """What is said to a follower that is made by hand."""
+    metadata = leader["metadata"]
+    body = {
+        "metadata": {
+            "name": "js-a-0-1-zzzzz",
+            "labels": {**metadata["labels"], **labels},
+            "annotations": {**metadata["annotations"], "batch.kubernetes.io/job-completion-index": "1"},
+            "ownerReferences": metadata["ownerReferences"] if owners is None else owners,
+        },
+        "spec": {"containers": [{"name": "c", "image": "x"}], "schedulerName": "nobody", "nodeSelector": selector},
+    }
+    answer = js.api.post(f"/api/v1/namespaces/{js.namespace}/pods", body, {"dryRun": "All"})
+    return {"code": answer.status, "reason": answer.reason, "message": answer.message}

@@ -1,0 +1,193 @@
+"""A JobSet in a contract case: made, played with (the case is its kubelet), and looked at whole."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha1
+from typing import TYPE_CHECKING, Any
+
+from tests.support import goldens
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.http import Answer, Api
+
+Obj = dict[str, Any]
+GROUP = "/apis/jobset.x-k8s.io/v1alpha2"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
+POOL = "cloud.google.com/gke-nodepool"
+_SUFFIX = re.compile(r"(-\d+-\d+-)[bcdfghjklmnpqrstvwxz2456789]{5}$")
+
+
+def replicated(name: str, replicas: int = 1, *, pods: int = 1, metadata: Obj | None = None, **more: Any) -> Obj:
+    """A replicated Job whose pods nobody schedules: a case says itself how they fare. `job` and `pod` add to their specs."""
+    job, pod, pod_metadata = more.pop("job", {}), more.pop("pod", {}), more.pop("pod_metadata", None)
+    template: Obj = {"spec": {"containers": [{"name": "c", "image": "x"}], "schedulerName": "nobody", **pod}}
+    if pod_metadata:
+        template["metadata"] = pod_metadata
+    spec = {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": template, **job}
+    found: Obj = {"name": name, "replicas": replicas, "template": {"spec": spec}, **more}
+    if metadata:
+        found["template"]["metadata"] = metadata
+    return found
+
+
+class Played:
+    """One JobSet in a namespace of its own."""
+
+    def __init__(self, api: Api, namespace: str, name: str = "js") -> None:
+        self.api, self.namespace, self.name = api, namespace, name
+        self.home = f"{GROUP}/namespaces/{namespace}/jobsets"
+        self.path = f"{self.home}/{name}"
+        self._batch, self._core = f"/apis/batch/v1/namespaces/{namespace}", f"/api/v1/namespaces/{namespace}"
+
+    def body(self, *jobs: Obj, annotations: Obj | None = None, labels: Obj | None = None, **spec: Any) -> Obj:
+        metadata: Obj = {"name": self.name}
+        if annotations:
+            metadata["annotations"] = annotations
+        if labels:
+            metadata["labels"] = labels
+        return {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": metadata,
+            "spec": {**spec, "replicatedJobs": list(jobs)},
+        }
+
+    def create(self, *jobs: Obj, annotations: Obj | None = None, labels: Obj | None = None, **spec: Any) -> Answer:
+        return self.api.post(self.home, self.body(*jobs, annotations=annotations, labels=labels, **spec))
+
+    def get(self) -> Obj:
+        found: Obj = self.api.get(self.path).ok().json
+        return found
+
+    def gone(self) -> bool:
+        return self.api.get(self.path).status == 404
+
+    def change(self, **spec: Any) -> Answer:
+        return self.api.patch(self.path, {"spec": spec})
+
+    def status(self) -> Obj:
+        return self.get().get("status") or {}
+
+    def restarts(self) -> int:
+        return int(self.status().get("restarts", 0))
+
+    def condition(self, kind: str, status: str = "True") -> bool:
+        return any((each["type"], each["status"]) == (kind, status) for each in self.status().get("conditions") or ())
+
+    def jobs(self) -> dict[str, Obj]:
+        return {job["metadata"]["name"]: job for job in self.api.get(f"{self._batch}/jobs").ok().json["items"]}
+
+    def pods(self, job: str = "") -> list[Obj]:
+        query = {"labelSelector": f"batch.kubernetes.io/job-name={job}"} if job else None
+        items = self.api.get(f"{self._core}/pods", query).ok().json["items"]
+        return [pod for pod in items if "deletionTimestamp" not in pod["metadata"]]
+
+    def until(self, look: Callable[[], Any], what: str) -> Any:
+        return eventually(look, 60, what)
+
+    def until_jobs(self, *names: str) -> None:
+        self.until(lambda: sorted(self.jobs()) == sorted(names), f"Jobs {names}")
+
+    def until_pods(self, job: str, count: int) -> list[Obj]:
+        found: list[Obj] = self.until(lambda: len(pods := self.pods(job)) == count and pods, f"{count} pods of {job}")
+        return found
+
+    def until_counted(self, name: str, **counts: int) -> None:
+        """Wait for numbers in the status of a replicated Job."""
+
+        def look() -> bool:
+            entries = {each["name"]: each for each in self.status().get("replicatedJobsStatus") or ()}
+            return name in entries and all(entries[name][field] == count for field, count in counts.items())
+
+        self.until(look, f"{name}: {counts}")
+
+    def run(self, job: str, count: int = 1) -> None:
+        """All pods of a Job run and are ready."""
+        for pod in self.until_pods(job, count):
+            self._set(pod, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+
+    def succeed(self, job: str, count: int = 1) -> None:
+        """All pods of a Job end well, and the Job does."""
+        for pod in self.until_pods(job, count):
+            self._set(pod, {"phase": "Succeeded"})
+        self.until(lambda: job not in (jobs := self.jobs()) or _ended(jobs[job]), f"{job} ends")
+
+    def fail(self, job: str, count: int = 1, code: int = 1) -> None:
+        """The first pod of a Job ends badly."""
+        state = {"name": "c", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+        state["state"] = {"terminated": {"exitCode": code, "reason": "Error"}}
+        self._set(self.until_pods(job, count)[0], {"phase": "Failed", "containerStatuses": [state]})
+
+    def _set(self, pod: Obj, status: Obj) -> None:
+        self.api.patch(f"{self._core}/pods/{pod['metadata']['name']}/status", {"status": status}).ok()
+
+    def bind(self, pod: Obj, node: str) -> None:
+        """Put a pod on a node, as a scheduler does."""
+        name = pod["metadata"]["name"]
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        self.api.post(f"{self._core}/pods/{name}/binding", {"metadata": {"name": name}, "target": target}).ok()
+
+    def events(self) -> list[list[str]]:
+        """What was told about the JobSet, oldest first."""
+        query = {"fieldSelector": f"involvedObject.kind=JobSet,involvedObject.name={self.name}"}
+        items = self.api.get(f"{self._core}/events", query).ok().json["items"]
+        told = sorted(items, key=lambda event: (event["eventTime"], event["metadata"]["name"]))
+        return [[event["type"], event["reason"], event["message"], event["reportingComponent"], event["action"]] for event in told]
+
+    def picture(self, *, whole: bool = True) -> Obj:
+        """The JobSet, its Jobs and Services and its events, without what differs from run to run. Jobs may be shown in brief."""
+        show = _whole_job if whole else _brief_job
+        services = self.api.get(f"{self._core}/services").ok().json["items"]
+        return {
+            "jobset": _plain(self.get()) if not self.gone() else None,
+            "jobs": {name: show(job) for name, job in self.jobs().items()},
+            "services": {service["metadata"]["name"]: _plain(service) for service in services},
+            "events": self.events(),
+        }
+
+    def words(self) -> dict[str, str]:
+        """Texts of this run, and what stands for them in what is recorded."""
+        keys = {sha1(f"{self.namespace}/{name}".encode()).hexdigest(): f"KEY({name})" for name in self.jobs()}
+        return {**keys, self.namespace: "NAMESPACE"}
+
+    def check(self, case: str, *, real: bool, seen: Any = None, whole: bool = False) -> None:
+        """Compare with what the real JobSet did: the picture of everything unless something else was seen."""
+        found = self.picture(whole=whole) if seen is None else seen
+        goldens.check("workloads_jobset", case, found, real=real, words=self.words())
+
+
+def pod_picture(pod: Obj) -> Obj:
+    """What JobSet may have changed of a pod."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    kept = {key: spec.get(key) for key in ("affinity", "nodeSelector", "subdomain", "hostname")}
+    labels = {key: value for key, value in metadata["labels"].items() if "jobset" in key}
+    return {"name": _SUFFIX.sub(r"\1SUFFIX", metadata["name"]), "labels": labels, "annotations": metadata["annotations"], **kept}
+
+
+def _whole_job(job: Obj) -> Obj:
+    return {key: value for key, value in _plain(job).items() if key != "status"}
+
+
+def _brief_job(job: Obj) -> Obj:
+    labels = job["metadata"]["labels"]
+    attempts = {key: labels.get(f"jobset.sigs.k8s.io/{key}") for key in ("restart-attempt", "job-restart-attempt")}
+    return {**attempts, "suspend": job["spec"]["suspend"], "deleting": "deletionTimestamp" in job["metadata"]}
+
+
+def _ended(job: Obj) -> bool:
+    return any(
+        each["type"] in ("Complete", "Failed") and each["status"] == "True"
+        for each in (job.get("status") or {}).get("conditions") or ()
+    )
+
+
+def _plain(obj: Obj) -> Obj:
+    metadata = {
+        key: value for key, value in obj["metadata"].items() if key not in ("managedFields", "resourceVersion", "generation")
+    }
+    return {**obj, "metadata": metadata}
