@@ -40,6 +40,7 @@ class Settings:
     memory: bool = False
     speed: float = 1.0
     workloads: bool = True
+    processes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,8 @@ class Home:
         found = _read(self.directory / "twin.json")
         try:
             port, speed = int(found.get("port", 0)), float(found.get("speed", 1.0))
-            return Settings(port, bool(found.get("memory", False)), speed, bool(found.get("workloads", True)))
+            memory, workloads = bool(found.get("memory", False)), bool(found.get("workloads", True))
+            return Settings(port, memory, speed, workloads, bool(found.get("processes", False)))
         except (TypeError, ValueError):
             return Settings()
 

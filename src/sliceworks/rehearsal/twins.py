@@ -36,6 +36,7 @@ def run_here(home: Home, settings: Settings) -> None:
         memory=settings.memory,
         speed=settings.speed,
         workloads=settings.workloads,
+        processes=settings.processes,
     )
 
     async def main() -> None:
@@ -122,6 +123,7 @@ def _spawn(home: Home, settings: Settings, timeout: float) -> State:
     command = [sys.executable, "-m", "sliceworks", "twin", "start", "--foreground", "--name", home.name]
     command += ["--port", str(settings.port), "--speed", repr(settings.speed), *(["--memory"] if settings.memory else [])]
     command += [] if settings.workloads else ["--no-workloads"]
+    command += ["--processes"] if settings.processes else []
     # A session of its own: closing the terminal does not end it.
     descriptors = [(os.POSIX_SPAWN_DUP2, nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
     try:

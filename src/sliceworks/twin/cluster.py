@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.transport import Request, Response
     from sliceworks.twin.auth.identity import User
     from sliceworks.twin.nodes.player import Nodes
+    from sliceworks.twin.nodes.processes.runtime import ProcessRuntime
     from sliceworks.twin.store.entries import Change
 
 
@@ -75,10 +76,18 @@ class Cluster:
     """An embedded cluster. Use it as an async context manager: controllers run inside.
 
     Without `workloads` it is an API server with what keeps it in order, and nothing makes pods or places them.
+    With `processes` the commands of containers run on this machine, with their files in that folder.
     """
 
     def __init__(
-        self, store: Store | None = None, *, token: str = "", key_file: Path | None = None, ca: str = "", workloads: bool = True
+        self,
+        store: Store | None = None,
+        *,
+        token: str = "",
+        key_file: Path | None = None,
+        ca: str = "",
+        workloads: bool = True,
+        processes: Path | None = None,
     ) -> None:
         self.store = store or Store()
         self.token = token or new_token()
@@ -92,6 +101,8 @@ class Cluster:
         self.controllers = Controllers(self.store, registry, self._handle_as, authority=ca, workloads=workloads)
         self.nodes: Nodes | None = None
         self._workloads = workloads
+        self._processes = processes
+        self._runtime: ProcessRuntime | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._installed = install(self.store, self.core.webhooks) if workloads else []
         self.store.subscribe(self._observe_roles)
@@ -107,14 +118,22 @@ class Cluster:
         self.controllers.start()
         await self.store.settled()
         if self._workloads:
-            from sliceworks.twin.nodes.embedded import embedded_nodes
-
-            self.nodes = await embedded_nodes(self.as_user).__aenter__()
+            await self._start_nodes()
         return self
+
+    async def _start_nodes(self) -> None:
+        from sliceworks.twin.nodes.embedded import embedded_nodes, process_runtime
+
+        if self._processes is not None:
+            self._runtime = process_runtime(self.as_user, self._processes)
+            self.core.logs = self._runtime.logs
+        self.nodes = await embedded_nodes(self.as_user, self._runtime).__aenter__()
 
     async def __aexit__(self, *_: object) -> None:
         if self.nodes is not None:
             await self.nodes.__aexit__()
+        if self._runtime is not None:
+            await self._runtime.close()
         await self.controllers.stop()
         for task in self._tasks:
             task.cancel()

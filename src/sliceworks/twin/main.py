@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import ipaddress
 import os
 import signal
 import sys
@@ -43,6 +44,7 @@ class TwinOptions:
     speed: float = 1.0
     host: str = "127.0.0.1"
     workloads: bool = True
+    processes: bool = False
 
 
 async def serve(options: TwinOptions) -> None:
@@ -66,7 +68,8 @@ async def serve(options: TwinOptions) -> None:
     store.broken = broken
     ca = made.authority()
     key_file = directory / "service-accounts.pem"
-    async with Cluster(store, token=token, key_file=key_file, ca=ca, workloads=options.workloads) as cluster:
+    processes = _folder_of_processes(options)
+    async with Cluster(store, token=token, key_file=key_file, ca=ca, workloads=options.workloads, processes=processes) as cluster:
         server = Server(cluster.api.handle)
         try:
             port = await server.start(options.host, options.port, certificates.server_context(made))
@@ -96,6 +99,26 @@ def _rest_collector() -> None:
     made so far stays for good."""
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
+
+
+def _folder_of_processes(options: TwinOptions) -> Path | None:
+    """Where containers' commands run, if they are to run at all: never for a twin that others can reach."""
+    if not options.processes:
+        return None
+    if not _is_loopback(options.host):
+        raise SliceworksError(
+            f"a twin that listens on {options.host} does not run processes", hint="whoever reaches it could run anything here"
+        )
+    if not options.workloads:
+        raise SliceworksError("a twin without workloads does not run processes", hint="leave out --no-workloads")
+    return options.directory / "pods"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _token(file: Path) -> str:

@@ -13,9 +13,11 @@ from sliceworks.twin.nodes.player import Nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from sliceworks.kube.inprocess import InProcess
     from sliceworks.twin.nodes.player import Runtime
+    from sliceworks.twin.nodes.processes.runtime import ProcessRuntime
 
 _PLAYER = User("system:nodes", groups=(MASTERS, "system:nodes", AUTHENTICATED))
 
@@ -25,3 +27,10 @@ def embedded_nodes(as_user: Callable[[User], InProcess], runtime: Runtime | None
     what a rehearsal of many pods writes."""
     virtual = isinstance(asyncio.get_running_loop(), VirtualLoop)
     return Nodes(Client(as_user(_PLAYER)), rhythm=QUIET, events="warnings" if virtual else "all", runtime=runtime)
+
+
+def process_runtime(as_user: Callable[[User], InProcess], folder: Path) -> ProcessRuntime:
+    """What runs the commands of containers on this machine."""
+    from sliceworks.twin.nodes.processes.runtime import ProcessRuntime
+
+    return ProcessRuntime(Client(as_user(_PLAYER)), folder)

@@ -1,0 +1,191 @@
+"""One pod as processes: its containers in order, its status, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.base.errors import Conflict, NotFound
+from sliceworks.kube.well_known import POD
+from sliceworks.twin.nodes import containers as made
+from sliceworks.twin.nodes.pod_status import TERMINAL, Addresses, pod_status
+from sliceworks.twin.nodes.processes.container import ContainerRun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sliceworks.kube.client import Client
+    from sliceworks.kube.events import EventRecorder
+    from sliceworks.twin.nodes.processes.hosts import Hosts
+
+log = logging.getLogger(__name__)
+Obj = dict[str, Any]
+_LOST = {"reason": "ContainerStatusUnknown", "message": "The container could not be located when the pod was terminated"}
+_DEADLINE = {
+    "phase": "Failed",
+    "reason": "DeadlineExceeded",
+    "message": "Pod was active on the node longer than the specified deadline",
+}
+
+
+class PodRun:
+    """Runs one pod until it has ended or is stopped."""
+
+    def __init__(self, client: Client, recorder: EventRecorder, hosts: Hosts, pod: Obj, *, host: str, folder: Path) -> None:
+        self.client = client
+        self.pod = pod
+        self.folder = folder
+        self.uid: str = pod["metadata"]["uid"]
+        self.addresses = (host, host if pod["spec"].get("hostNetwork") else hosts.of_pod(pod))
+        self.stopping = False
+        self.statuses: dict[str, Obj] = {}
+        self.containers: dict[str, ContainerRun] = {}
+        self._recorder = recorder
+        self._hosts = hosts
+        self._asked_to_stop = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._overlay: Obj = {}
+        spec = pod["spec"]
+        self._init = [ContainerRun(self, each, folder / each["name"]) for each in spec.get("initContainers") or ()]
+        self._main = [ContainerRun(self, each, folder / each["name"]) for each in spec["containers"]]
+        for each in (*self._init, *self._main):
+            self.containers[each.name] = each
+        self.task = asyncio.create_task(self._live(), name=f"pod {pod['metadata']['name']}")
+
+    def named(self, text: str) -> str:
+        """A text with the names of pods replaced by their addresses."""
+        return self._hosts.replaced(text, self.pod["metadata"]["namespace"], self.pod["spec"].get("subdomain") or "")
+
+    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Record an event about the pod."""
+        self._recorder.record(self.pod, reason, message, type="Warning" if warning else "Normal")
+
+    def see(self, pod: Obj) -> None:
+        """Take in a newer state; one that is being deleted is stopped."""
+        self.pod = pod
+        if pod["metadata"].get("deletionTimestamp"):
+            self._asked_to_stop.set()
+
+    def end(self) -> None:
+        """End everything at once."""
+        self.stopping = True
+        for each in self.containers.values():
+            each.kill()
+        self.task.cancel()
+
+    async def _live(self) -> None:
+        try:
+            self._take_stock()
+            work = asyncio.create_task(self._work())
+            stop = asyncio.create_task(self._asked_to_stop.wait())
+            try:
+                await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED, timeout=self._time_left())
+                if not work.done():
+                    await self._stop(work)
+                else:
+                    work.result()
+            finally:
+                work.cancel()
+                stop.cancel()
+        except NotFound:
+            pass  # it was deleted by force
+        except Exception:
+            log.exception("pod %s", self.pod["metadata"]["name"])
+        finally:
+            for each in self.containers.values():
+                each.kill()
+
+    def _take_stock(self) -> None:
+        """What ran when the twin was last stopped does not run any more."""
+        old = self.pod.get("status") or {}
+        for status in (*(old.get("initContainerStatuses") or ()), *(old.get("containerStatuses") or ())):
+            found = self.containers.get(status["name"])
+            if found is None:
+                continue
+            self.statuses[found.name] = status
+            if "running" in status["state"]:
+                ended = made.terminated(self.uid, found.container, status, clock.timestamp(), 137, **_LOST)
+                self.statuses[found.name] = ended
+
+    async def _work(self) -> None:
+        sidecars = []
+        for each in self._init:
+            if made.is_sidecar(each.container):
+                sidecars.append(asyncio.create_task(each.keep()))
+            elif self._done(each) is None:
+                code = await each.keep(once=True)
+                if code:
+                    return
+                self.statuses[each.name] = {**self.statuses[each.name], "ready": True}
+        try:
+            await asyncio.gather(*(each.keep() for each in self._main if self._done(each) is None))
+        finally:
+            for each in self._init:
+                if made.is_sidecar(each.container):
+                    await each.stop(self._grace())
+            for task in sidecars:
+                task.cancel()
+
+    def _done(self, run: ContainerRun) -> int | None:
+        """The exit code of a container that is not to be started again."""
+        ended = self.statuses.get(run.name, {}).get("state", {}).get("terminated")
+        if ended is None or made.restarts(run.container, self.pod["spec"], ended["exitCode"]):
+            return None
+        return int(ended["exitCode"])
+
+    def _time_left(self) -> float | None:
+        seconds = self.pod["spec"].get("activeDeadlineSeconds")
+        return None if seconds is None else float(seconds)
+
+    def _grace(self) -> float:
+        metadata, spec = self.pod["metadata"], self.pod["spec"]
+        return float(metadata.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds", 30)))
+
+    async def _stop(self, work: asyncio.Task[None]) -> None:
+        """End the containers in good order, write down how, and let the pod go if it is to be deleted."""
+        self.stopping = True
+        if not self._asked_to_stop.is_set():
+            self._overlay = _DEADLINE
+        for each in self._main:
+            self.tell("Killing", f"Stopping container {each.name}")
+        await asyncio.gather(*(each.stop(self._grace()) for each in self._main))
+        await asyncio.wait({work}, timeout=1.0)
+        work.cancel()
+        await self.publish(final=True)
+        if self.pod["metadata"].get("deletionTimestamp"):
+            metadata = self.pod["metadata"]
+            await self.client.delete(POD, metadata["name"], metadata["namespace"], grace_period_seconds=0, uid=self.uid)
+
+    async def publish(self, *, final: bool = False) -> None:
+        """Write the status that the containers' states make."""
+        async with self._writing:
+            while True:
+                try:
+                    await self._write(final=final)
+                except Conflict:
+                    metadata = self.pod["metadata"]
+                    self.pod = await self.client.get(POD, metadata["name"], metadata["namespace"])
+                else:
+                    return
+
+    async def _write(self, *, final: bool) -> None:
+        pod, now = self.pod, clock.timestamp()
+        if (pod.get("status") or {}).get("phase") in TERMINAL:
+            return
+        metadata = pod["metadata"]
+        status = pod_status(
+            pod, self._of(self._main), self._of(self._init), now, Addresses(*self.addresses), final=final, overlay=self._overlay
+        )
+        lock = {"uid": self.uid, "resourceVersion": metadata["resourceVersion"]}
+        change = {"metadata": lock, "status": status}
+        self.pod = await self.client.patch(POD, metadata["name"], change, metadata["namespace"], subresource="status")
+
+    def _of(self, runs: list[ContainerRun]) -> list[Obj]:
+        return [self.statuses.get(run.name) or made.waiting(run.container, None, "ContainerCreating") for run in runs]
+
+    def forget(self) -> None:
+        """Remove what it wrote."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,108 @@
+"""Probes: does a process answer? By a command, over HTTP or by a connection, all on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from sliceworks.twin.nodes.processes.environment import Command
+
+Obj = dict[str, Any]
+_LOOPBACK = "127.0.0.1"
+
+
+async def probe(rule: Obj, check: Callable[[], Awaitable[bool]], tell: Callable[[bool], Awaitable[None]]) -> None:
+    """Check again and again, and tell each time enough checks in a row have gone one way. Runs until cancelled."""
+    needed = {True: int(rule.get("successThreshold") or 1), False: int(rule.get("failureThreshold") or 3)}
+    await clock.sleep(float(rule.get("initialDelaySeconds") or 0))
+    last, count = True, 0
+    while True:
+        good = await _in_time(check, float(rule.get("timeoutSeconds") or 1))
+        count = count + 1 if good is last else 1
+        last = good
+        if count == needed[good]:
+            await tell(good)
+        await clock.sleep(float(rule.get("periodSeconds") or 10))
+
+
+async def _in_time(check: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            return await check()
+    except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError):
+        return False
+
+
+def checker(rule: Obj, container: Obj, address: str, command: Command, folder: Path) -> Callable[[], Awaitable[bool]]:
+    """The check that a probe describes."""
+    if "exec" in rule:
+        line = tuple(rule["exec"].get("command") or ())
+        return lambda: _run(line, command, folder)
+    if "httpGet" in rule:
+        page: Obj = rule["httpGet"]
+        return lambda: _get(page, _port(page.get("port"), container), address)
+    action: Obj = rule.get("tcpSocket") or rule.get("grpc") or {}
+    return lambda: _connect(_port(action.get("port"), container), address)
+
+
+def _port(port: int | str | None, container: Obj) -> int:
+    if isinstance(port, str) and not port.isdigit():
+        return next((int(item["containerPort"]) for item in container.get("ports") or () if item.get("name") == port), 0)
+    return int(port or 0)
+
+
+async def _run(line: tuple[str, ...], command: Command, folder: Path) -> bool:
+    quiet = asyncio.subprocess.DEVNULL
+    inner = await asyncio.create_subprocess_exec(
+        *line, env=command.environment, cwd=folder, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+    )
+    try:
+        return await inner.wait() == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(inner.pid, signal.SIGKILL)
+
+
+async def _open(port: int, address: str, tls: ssl.SSLContext | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the pod's own address, or to the one that all share: programs listen on either."""
+    try:
+        return await asyncio.open_connection(address, port, ssl=tls)
+    except OSError:
+        return await asyncio.open_connection(_LOOPBACK, port, ssl=tls)
+
+
+async def _connect(port: int, address: str) -> bool:
+    _, writer = await _open(port, address)
+    writer.close()
+    return True
+
+
+async def _get(action: Obj, port: int, address: str) -> bool:
+    reader, writer = await _open(port, address, _trusting() if action.get("scheme") == "HTTPS" else None)
+    try:
+        headers = {"Host": f"{address}:{port}", "User-Agent": "kube-probe/1.35", "Connection": "close"}
+        headers |= {item["name"]: item["value"] for item in action.get("httpHeaders") or ()}
+        lines = [f"GET {action.get('path') or '/'} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        writer.write("\r\n".join(lines).encode())
+        status = (await reader.readline()).split(b" ")
+        return len(status) > 1 and 200 <= int(status[1]) < 400
+    finally:
+        writer.close()
+
+
+def _trusting() -> ssl.SSLContext:
+    """A kubelet does not check who answers a probe."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,86 @@
+"""Volumes as folders: each volume of a pod is one below the pod's own, and mount paths in texts are replaced by it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.twin.nodes.processes.sources import amount_of, field_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sliceworks.twin.nodes.processes.sources import Sources
+
+Obj = dict[str, Any]
+_NO_PATH = r"(?![\w.-])"
+
+
+def materialise(folder: Path, sources: Sources, addresses: tuple[str, str]) -> dict[str, Path]:
+    """Make the folders of a pod's volumes, and fill those that come from somewhere."""
+    made: dict[str, Path] = {}
+    for volume in sources.pod["spec"].get("volumes") or ():
+        place = made[volume["name"]] = folder / volume["name"]
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path, data in _files(volume, sources, addresses).items():
+            _put(place, path, data)
+    return made
+
+
+def mapping(container: Obj, folders: dict[str, Path]) -> dict[str, str]:
+    """Which mount path is which folder, the longest paths first."""
+    mounts = container.get("volumeMounts") or ()
+    found = {
+        mount["mountPath"].rstrip("/"): str(folders[mount["name"]] / (mount.get("subPath") or ""))
+        for mount in mounts
+        if mount["name"] in folders and mount["mountPath"].rstrip("/")
+    }
+    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+
+
+def mapped(text: str, mounts: dict[str, str]) -> str:
+    """A text with the mount paths in it replaced by folders."""
+    for path, folder in mounts.items():
+        if path in text:
+            text = re.sub(rf"(?<![\w./-]){re.escape(path)}{_NO_PATH}", folder.replace("\\", r"\\"), text)
+    return text
+
+
+def _files(volume: Obj, sources: Sources, addresses: tuple[str, str]) -> dict[str, bytes]:
+    if source := volume.get("configMap"):
+        return _chosen(sources.keys("configmap", source), source)
+    if source := volume.get("secret"):
+        return _chosen(sources.keys("secret", source), source)
+    if source := volume.get("downwardAPI"):
+        return _fields(source, sources, addresses)
+    found: dict[str, bytes] = {}
+    for each in (volume.get("projected") or {}).get("sources") or ():
+        found |= _files(each, sources, addresses)
+    return found
+
+
+def _chosen(data: dict[str, bytes], source: Obj) -> dict[str, bytes]:
+    items = source.get("items")
+    if not items:
+        return data
+    return {item["path"]: data[item["key"]] for item in items if item["key"] in data}
+
+
+def _fields(source: Obj, sources: Sources, addresses: tuple[str, str]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for item in source.get("items") or ():
+        if reference := item.get("fieldRef"):
+            found[item["path"]] = field_of(sources.pod, reference["fieldPath"], addresses).encode()
+        elif reference := item.get("resourceFieldRef"):
+            found[item["path"]] = amount_of(sources.pod, {}, reference).encode()
+    return found
+
+
+def _put(place: Path, path: str, data: bytes) -> None:
+    target = (place / path).resolve()
+    if not target.is_relative_to(place.resolve()):
+        return  # the API refuses such paths; nothing is written outside all the same
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    target.touch(mode=0o600)
+    target.write_bytes(data)
