@@ -90,11 +90,17 @@ class Stage:
 
     def refused_with(self, name: str, message: str) -> None:
         """Wait until a pod has no node for this reason."""
+        said = self.refusal(name)
+
+        def hears_it() -> bool:
+            nonlocal said
+            said = self.refusal(name)
+            return said == message
+
         try:
-            eventually(lambda: self.refusal(name) == message, 10)
-        except AssertionError:
-            assert self.refusal(name) == message
-            raise
+            eventually(hears_it, 10)
+        except AssertionError as error:
+            raise AssertionError(f"{name} was told {said!r} and not {message!r}") from error
 
     def events(self, name: str, reason: str) -> list[Obj]:
         """The events of a pod with a reason."""

@@ -109,6 +109,7 @@ class Subresources:
         if annotations:
             pod["metadata"]["annotations"] = annotations
         _set_condition(pod, {"type": "PodScheduled", "status": "True", "lastProbeTime": None})
+        pod["status"].pop("nominatedNodeName", None)
         self._core.put(call.resource, call.namespace, call.name, pod, call.dry_run)
         await self._core.store.settled()
         return media.json_response(201, orjson.dumps(_success(201)), call.form)

@@ -61,7 +61,9 @@ class _Decision:
         pod, snapshot = self.pod, self.snapshot
         if self.names is not None and not self.names:
             total = len(snapshot.nodes)
-            return Unschedulable(f"0/{total} nodes are available: {CONFLICT.reasons[0]}.", frozenset((CONFLICT.rule,)))
+            # What comes after is what kube-scheduler says when it gives up before it has looked at a node.
+            message = f"0/{total} nodes are available: {CONFLICT.reasons[0]}. not found"
+            return Unschedulable(message, frozenset((CONFLICT.rule,)), may_help=False)
         nominated = snapshot.nodes.get(pod.nominated) if pod.nominated else None
         if nominated is not None and fits(pod, nominated, self.links, snapshot) is None:
             return Placement(nominated.name)
