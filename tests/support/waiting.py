@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], seconds: float = 30, what: str = "") -> T:
+def eventually(look: Callable[[], T | None], seconds: float = 30, what: str = "") -> T:
     """The first truthy value that `look` returns; an AssertionError inside it counts as "not yet"."""
     deadline, pause = time.monotonic() + seconds, 0.005
     last: AssertionError | None = None
