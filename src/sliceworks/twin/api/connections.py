@@ -178,7 +178,8 @@ class Connection(asyncio.Protocol):
         if self._task is None:
             self._task = self._loop.create_task(self._work())
         elif len(self._waiting) >= self._limits.ahead:
-            self._transport.pause_reading()
+            # Behind a stream nobody queues for long: and only who reads notices that the client has left.
+            self.end() if self._streaming else self._transport.pause_reading()
 
     async def _work(self) -> None:
         try:
@@ -237,6 +238,7 @@ class Connection(asyncio.Protocol):
     async def _stream(self, response: Response, method: str, *, keep: bool, chunked: bool) -> None:
         stream = cast("Any", response.stream)
         self._streaming = True
+        self._transport.resume_reading()
         try:
             self._transport.write(head(response, keep=keep) + (b"transfer-encoding: chunked\r\n\r\n" if chunked else b"\r\n"))
             if method == "HEAD":
