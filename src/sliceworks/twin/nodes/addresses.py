@@ -18,6 +18,12 @@ def host_address(node: Obj) -> str:
     return ""
 
 
+def derived_address(name: str) -> str:
+    """An address for a node that nobody gave one: it follows from the name."""
+    number = zlib.crc32(name.encode()) & 0xFFFFF
+    return f"172.{16 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
+
+
 def pod_range(node: Obj) -> str:
     """The range of a node's pods: its own, or one that follows from its name where nobody gave it any."""
     if given := (node.get("spec") or {}).get("podCIDR"):

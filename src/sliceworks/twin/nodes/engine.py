@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.clock import rfc3339
 from sliceworks.twin.nodes import containers as made
+from sliceworks.twin.nodes.addresses import derived_address
 from sliceworks.twin.nodes.matching import conditions, may_restart, possible
 from sliceworks.twin.nodes.pod_status import NOWHERE, Addresses, pod_status
 from sliceworks.twin.nodes.words import spoken
@@ -91,6 +92,10 @@ def outcome(stage: Stage, obj: Obj, now: datetime, where: Addresses = NOWHERE, n
     """What a stage does to an object at this moment."""
     moment, then = rfc3339(now), stage.then
     status: Obj = _filled(then.status, obj, moment)
+    if then.fill:
+        old = obj.get("status") or {}
+        # The API server fills an empty nodeInfo in with empty texts: that is nothing yet.
+        status |= {name: value for name, value in _filled(then.fill, obj, moment).items() if not _says(old.get(name))}
     if then.containers is not None:
         overlay = {**status, "conditions": [_filled(item, obj, moment) for item in then.conditions]}
         statuses, init = _changed(then.containers, obj, node, moment)
@@ -173,10 +178,18 @@ def _merged(obj: Obj, conditions: list[Obj], now: str) -> list[Obj]:
     return list(old.values())
 
 
+def _says(value: Any) -> bool:
+    """Whether a part of a status says anything."""
+    return any(value.values()) if isinstance(value, dict) else bool(value)
+
+
 def _filled(template: Any, obj: Obj, now: str) -> Any:
-    """A template with `$now` put in."""
+    """A template with its words put in: `$now`, `$name`, and `$address`, which follows from the name."""
     if isinstance(template, dict):
         return {key: _filled(value, obj, now) for key, value in template.items()}
     if isinstance(template, list):
         return [_filled(value, obj, now) for value in template]
-    return now if template == "$now" else template
+    if not isinstance(template, str) or template[:1] != "$":
+        return template
+    words = {"$now": now, "$name": obj["metadata"]["name"], "$address": derived_address(obj["metadata"]["name"])}
+    return words.get(template, template)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.client import Client
 
 Obj = dict[str, Any]
-_VERSION = "v1.35.4"
 _PODS = "110"
 _KIND_OF_TPU = "cloud.google.com/gke-tpu-accelerator"
 _AT_ONCE = 32
@@ -113,18 +112,6 @@ def _status(shape: Shape, name: str, number: int) -> Obj:
         "capacity": amounts,
         "allocatable": dict(amounts),
         "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
-        "nodeInfo": {
-            "architecture": "amd64",
-            "bootID": "",
-            "containerRuntimeVersion": "containerd://2.1.0",
-            "kernelVersion": "6.6.0",
-            "kubeProxyVersion": "",
-            "kubeletVersion": _VERSION,
-            "machineID": "",
-            "operatingSystem": "linux",
-            "osImage": "Sliceworks",
-            "systemUUID": "",
-        },
     }
 
 

@@ -85,12 +85,14 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What a stage does: change containers, write into the status or the object itself, tell of it, delete."""
+    """What a stage does: change containers, write into the status (`fill` only where nothing is yet) or the object itself, tell of
+    it, delete."""
 
     containers: ContainerChange | None = None
     final: bool = False
     status: Obj = field(default_factory=dict)
     conditions: tuple[Obj, ...] = ()
+    fill: Obj = field(default_factory=dict)
     patch: Obj = field(default_factory=dict)
     add_finalizers: tuple[str, ...] = ()
     remove_finalizers: tuple[str, ...] = ()
@@ -170,13 +172,25 @@ def _delay(raw: Obj, place: str) -> Delay:
 
 
 def _next(raw: Obj, place: str) -> Next:
-    names = {"containers", "final", "status", "conditions", "patch", "addFinalizers", "removeFinalizers", "events", "delete"}
+    names = {
+        "containers",
+        "final",
+        "status",
+        "conditions",
+        "fill",
+        "patch",
+        "addFinalizers",
+        "removeFinalizers",
+        "events",
+        "delete",
+    }
     _known(raw, names, place)
     return Next(
         _containers(raw["containers"], place) if "containers" in raw else None,
         raw.get("final", False),
         raw.get("status") or {},
         tuple(raw.get("conditions") or ()),
+        raw.get("fill") or {},
         raw.get("patch") or {},
         tuple(raw.get("addFinalizers") or ()),
         tuple(raw.get("removeFinalizers") or ()),
