@@ -65,6 +65,11 @@ class Group:
         self._images = images
         self._chance = chance
 
+    @property
+    def size(self) -> int:
+        """How many nodes it remembers."""
+        return len(self._tastes)
+
     def follow(self, changed: Iterable[Node]) -> None:
         """Look at those of the changed nodes that may count."""
         nodes = dict.fromkeys(changed)

@@ -32,7 +32,7 @@ class Links:
         self._affinity = snapshot.tallies.of_terms(terms.affinity, namespaces) if terms.affinity else None
         self._first = self._affinity is not None and not self._affinity.counts and self._affinity.matches(pod)
         self._anti = [(term, snapshot.tallies.of_terms((term,), namespaces)) for term in terms.anti_affinity]
-        self._hard = [(one, spread_tally(pod, snapshot, one, spreads.hard, needs_all=True)) for one in spreads.hard]
+        self._hard = [(one, spread_tally(pod, snapshot, one, spreads.hard, needs_all=True, keeps_all=True)) for one in spreads.hard]
         self._least = [min(tally.counts.values(), default=0) for _, tally in self._hard]
         self._concerned: dict[Term, bool] = {}
 
@@ -116,8 +116,10 @@ class Links:
         return known
 
 
-def spread_tally(pod: Pod, snapshot: Snapshot, spread: Spread, all_spreads: tuple[Spread, ...], *, needs_all: bool) -> SpreadTally:
-    """The count for one of a pod's constraints; nodes without the others' topologies may be left out."""
+def spread_tally(
+    pod: Pod, snapshot: Snapshot, spread: Spread, all_spreads: tuple[Spread, ...], *, needs_all: bool, keeps_all: bool = False
+) -> SpreadTally:
+    """The count for one of a pod's constraints; nodes without the others' topologies may be left out, empty places kept."""
     wants = pod.shape.wants
     keys = tuple(one.topology for one in all_spreads) if needs_all else ()
     ruled = wants.key if spread.honours_affinity or spread.honours_taints else b""
@@ -130,5 +132,6 @@ def spread_tally(pod: Pod, snapshot: Snapshot, spread: Spread, all_spreads: tupl
             return False
         return not (spread.honours_taints and wants.tolerations.refuses(node.taints))
 
-    key = (pod.key[0], spread, keys, ruled)
-    return snapshot.tallies.of_spread(key, lambda: SpreadTally(pod.key[0], spread, counts_node, snapshot.nodes.values()))
+    key = (pod.key[0], spread, keys, ruled, keeps_all)
+    nodes = snapshot.nodes.values() if keeps_all else None
+    return snapshot.tallies.of_spread(key, lambda: SpreadTally(pod.key[0], spread, counts_node, nodes))

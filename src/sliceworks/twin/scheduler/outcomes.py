@@ -74,11 +74,19 @@ class Outcomes:
 
     async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
         """Change a pod's status; one that is gone or another by now needs no word."""
+        if "conditions" in status:
+            status["$setElementOrder/conditions"] = self._order(pod, status["conditions"])
         body = {"metadata": {"uid": pod.uid}, "status": status}
         try:
             await self._send("PATCH", f"{_path(pod)}/status", body, content_type=_STRATEGIC)
         except ApiError:
             return
+
+    def _order(self, pod: Pod, conditions: list[dict[str, Any]]) -> list[dict[str, str]]:
+        """The conditions' types as they stand, new ones last."""
+        obj = self._world.get("/pods", *pod.key) or {}
+        known = (obj.get("status") or {}).get("conditions") or ()
+        return [{"type": kind} for kind in dict.fromkeys(one["type"] for one in (*known, *conditions))]
 
     async def _send(self, method: str, path: str, body: dict[str, Any] | None, **options: str) -> None:
         await self._world.send(self._user, method, path, body, user_agent=_AGENT, **options)

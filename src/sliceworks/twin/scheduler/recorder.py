@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COMPONENT = "default-scheduler"
 _MOST_TEXT = 1024
 _SERIES_SECONDS = 360.0
+_MOST_KNOWN = 20_000
 
 
 class Recorder:
@@ -38,6 +39,8 @@ class Recorder:
             if known[2] == 2:
                 await self._count(pod, known[0])
             return
+        while len(self._known) >= _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
         self._known[pod.uid, reason] = [await self._write(pod, ("Warning", reason, action), note), now, 1]
 
     def forget(self, pod: Pod) -> None:

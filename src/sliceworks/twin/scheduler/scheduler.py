@@ -55,6 +55,7 @@ class Scheduler(Controller[str]):
             while len(work) < _BATCH and (lane := self.view.waiting.next()) is not None:
                 work += self._try(lane)
             if not work:
+                self.view.tidy()
                 return
             await asyncio.gather(*work)
 
@@ -62,7 +63,13 @@ class Scheduler(Controller[str]):
         """Decide for the first of a lane; what is left to do comes back."""
         pod = lane.first
         view = self.view
-        decision = decide(pod, view.snapshot)
+        try:
+            decision = decide(pod, view.snapshot)
+        except Exception:
+            # One pod that cannot be understood must not keep the others waiting.
+            log.exception("no decision for %s/%s", *pod.key)
+            view.waiting.park(lane, frozenset())
+            return []
         if isinstance(decision, Placement):
             view.assume(pod, decision.node)
             return [self._bind(pod, decision.node)]

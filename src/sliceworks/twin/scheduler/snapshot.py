@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from sliceworks.twin.scheduler.pods import Key, Pod, Wants
     from sliceworks.twin.scheduler.terms import Labels
 
-_MOST_GROUPS = 512
+# What groups remember of nodes, all together: about a hundred megabytes.
+_MOST_REMEMBERED = 400_000
 
 
 class Snapshot:
@@ -162,16 +163,22 @@ class Snapshot:
             group = Group(wants, self._image_share, clock.randomness())
             pair = group.pair = None if whole else wants.choice.exact()
             group.look(self.nodes.values() if pair is None else self.nodes_with(*pair))
-            while len(self._groups) >= _MOST_GROUPS:
-                del self._groups[next(iter(self._groups))]
+            self._make_room(group.size)
         else:
             group.follow(self._changed[group.position - self._start :])
             if whole and group.pair is not None:
                 group.pair = None
                 group.look(self.nodes.values())
+                self._make_room(group.size)
         group.position = self._start + len(self._changed)
         self._groups[wants.key] = group
         return group
+
+    def _make_room(self, size: int) -> None:
+        """Forget the groups that were asked for longest ago."""
+        size += sum(group.size for group in self._groups.values())
+        while self._groups and size > _MOST_REMEMBERED:
+            size -= self._groups.pop(next(iter(self._groups))).size
 
     def _new(self, name: str) -> Node:
         self._count += 1

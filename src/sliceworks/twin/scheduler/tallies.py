@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Place = tuple[str, str]
 T = TypeVar("T")
 _MOST_TALLIES = 1024
+_MOST_PLACES = 1_000_000
 
 
 class TermTally:
@@ -46,16 +47,22 @@ class TermTally:
 
 
 class SpreadTally:
-    """The pods of one namespace and selector, by the values of a topology over the nodes that count."""
+    """The pods of one namespace and selector, by the values of a topology over the nodes that count.
 
-    __slots__ = ("_counts_node", "_namespace", "counts", "exact", "spread")
+    Where nodes are given, their places count even if there is no such pod; elsewhere only places with pods are kept.
+    """
 
-    def __init__(self, namespace: str, spread: Spread, counts_node: Callable[[Node], bool], nodes: Iterable[Node]) -> None:
+    __slots__ = ("_counts_node", "_keeps_all", "_namespace", "counts", "exact", "spread")
+
+    def __init__(
+        self, namespace: str, spread: Spread, counts_node: Callable[[Node], bool], nodes: Iterable[Node] | None = None
+    ) -> None:
         self.spread = spread
         self.exact = exact_pair(spread.selector)
         self._namespace = namespace
         self._counts_node = counts_node
-        self.counts: dict[str, int] = {node.labels.get(spread.topology, ""): 0 for node in nodes if counts_node(node)}
+        self._keeps_all = nodes is not None
+        self.counts: dict[str, int] = {node.labels.get(spread.topology, ""): 0 for node in nodes or () if counts_node(node)}
 
     def matches(self, pod: Pod) -> bool:
         if pod.terminating or pod.key[0] != self._namespace or self.spread.selector.everything:
@@ -65,7 +72,9 @@ class SpreadTally:
     def add(self, pod: Pod, node: Node, sign: int) -> None:
         if self.matches(pod) and self._counts_node(node):
             value = node.labels.get(self.spread.topology, "")
-            self.counts[value] = self.counts.get(value, 0) + sign
+            self.counts[value] = left = self.counts.get(value, 0) + sign
+            if not left and not self._keeps_all:
+                del self.counts[value]
 
 
 class Tallies:
@@ -73,6 +82,7 @@ class Tallies:
 
     def __init__(self, placed: Callable[[tuple[str, str] | None], Iterable[tuple[Pod, Node]]]) -> None:
         self._placed = placed
+        self._places = 0
         self._tallies: dict[Hashable, TermTally | SpreadTally] = {}
         self._routes: dict[tuple[str, str] | None, dict[Hashable, TermTally | SpreadTally]] = {}
 
@@ -93,9 +103,12 @@ class Tallies:
     def _keep(self, key: Hashable, tally: TermTally | SpreadTally) -> TermTally | SpreadTally:
         for pod, node in self._placed(tally.exact):
             tally.add(pod, node, 1)
-        if len(self._tallies) >= _MOST_TALLIES:
+        self._places += len(tally.counts)
+        while self._tallies and (len(self._tallies) >= _MOST_TALLIES or self._places > _MOST_PLACES):
             oldest = next(iter(self._tallies))
-            del self._routes[self._tallies.pop(oldest).exact][oldest]
+            dropped = self._tallies.pop(oldest)
+            del self._routes[dropped.exact][oldest]
+            self._places = max(0, self._places - len(dropped.counts))
         self._tallies[key] = tally
         self._routes.setdefault(tally.exact, {})[key] = tally
         return tally
@@ -115,6 +128,7 @@ class Tallies:
 
     def clear(self) -> None:
         """Count anew: nodes or namespaces have changed."""
+        self._places = 0
         self._tallies.clear()
         self._routes.clear()
 

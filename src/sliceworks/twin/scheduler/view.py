@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.scheduler.waiting import Lane
 
 _PODS, _NODES, _NAMESPACES, _BUDGETS = "/pods", "/nodes", "/namespaces", "policy/poddisruptionbudgets"
+_SPARE_SHAPES = 4096
 _EASED_BY_LEAVING = frozenset(("PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
 _EASED_BY_COMING = frozenset(("PodTopologySpread", "PodAffinity"))
 _EASED_BY_ROOM = frozenset(("NodeResourcesFit", "NodePorts"))
@@ -35,6 +36,7 @@ class View:
         self.snapshot = Snapshot()
         self.waiting = Waiting(self.snapshot.standing.keys)
         self.budgets: dict[Key, Budget] = {}
+        self._most_shapes = _SPARE_SHAPES
 
     def observe(self, change: Change) -> None:
         """Take note of a change in the store."""
@@ -157,6 +159,13 @@ class View:
         self.budgets[key] = Budget(
             key[0], selector, status.get("disruptionsAllowed", 0), frozenset(status.get("disruptedPods") or ())
         )
+
+    def tidy(self) -> None:
+        """Forget what no pod asks for any more, now and then."""
+        shapes = self.snapshot.shapes
+        if len(shapes) > self._most_shapes:
+            shapes.forget({pod.shape.key for pod in (*self.snapshot.pods.values(), *self.waiting.pods())})
+            self._most_shapes = 2 * len(shapes) + _SPARE_SHAPES
 
     def assume(self, pod: Pod, node: str) -> None:
         """The pod will lie there in a moment."""
