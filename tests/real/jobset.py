@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from tests.support.http import Api
 
 MODULE = "sigs.k8s.io/jobset"
+_PATHS = (
+    "/mutate-jobset-x-k8s-io-v1alpha2-jobset",
+    "/validate-jobset-x-k8s-io-v1alpha2-jobset",
+    "/mutate--v1-pod",
+    "/validate--v1-pod",
+)
 _KINDS = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
@@ -52,7 +59,9 @@ class JobSetManager:
         # The folder of the webhooks' certificate is not configurable; it lies below the folder for temporary files.
         environment = {**os.environ, "TMPDIR": str(self._folder)}
         process = self._plane.run("jobset", f"--kubeconfig={self._plane.kubeconfig}", f"--config={config}", env=environment)
-        process.wait_until(lambda: _answers(self._health))
+        process.wait_until(lambda: _answers(f"http://127.0.0.1:{self._health}/readyz"))
+        # It calls itself ready before its webhooks are in their places.
+        process.wait_until(lambda: all(_answers(f"https://127.0.0.1:{self._port}{path}") for path in _PATHS))
 
     def _configuration(self) -> dict[str, Any]:
         return {
@@ -93,12 +102,15 @@ class JobSetManager:
             self._api.post(f"/apis/admissionregistration.k8s.io/v1/{_KINDS[document['kind']]}", document).ok(201)
 
 
-def _answers(port: int) -> bool:
-    from urllib.error import URLError
+def _answers(url: str) -> bool:
+    """Whether somebody listens there and knows the path; a webhook that is asked for nothing refuses, which is an answer."""
+    from urllib.error import HTTPError, URLError
     from urllib.request import urlopen
 
     try:
-        with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as response:
+        with urlopen(url, timeout=2, context=ssl._create_unverified_context()) as response:
             return bool(response.status == 200)
+    except HTTPError as error:
+        return error.code not in (404, 500)
     except (URLError, OSError):
         return False

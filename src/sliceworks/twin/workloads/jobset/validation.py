@@ -29,8 +29,7 @@ _MUTABLE_SPEC = ("nodeSelector", "tolerations", "schedulingGates")
 
 def denied(webhook: str, error: E) -> E:
     """The refusal as it comes out of the API when a webhook has spoken it."""
-    error.message = f'admission webhook "{webhook}" denied the request: {error.message}'
-    return error
+    return type(error)(f'admission webhook "{webhook}" denied the request: {error.message}', details=error.details)
 
 
 def check_new(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
