@@ -142,7 +142,12 @@ class Lab:
             {name: event.get(name) for name in ("type", "reason", "message", "count")} | {"by": event["source"]["component"]}
             for event in found
         ]
-        return sorted(told, key=lambda event: (event["reason"], _SUFFIX.sub("", event["message"]), event["message"]))
+        return sorted(told, key=lambda event: (event["reason"], self._named(_SUFFIX.sub("", event["message"])), event["message"]))
+
+    def _named(self, text: str) -> str:
+        for own, word in self.words.items():
+            text = text.replace(own, word)
+        return text
 
     def check(self, module: str, case: str, seen: Any) -> None:
         """Compare with what the real cluster did."""

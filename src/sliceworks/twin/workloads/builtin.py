@@ -8,6 +8,7 @@ from sliceworks.twin.workloads.deployments.controller import Deployments
 from sliceworks.twin.workloads.jobs.controller import Jobs
 from sliceworks.twin.workloads.jobs.ttl import FinishedJobs
 from sliceworks.twin.workloads.replicasets import ReplicaSets
+from sliceworks.twin.workloads.statefulsets.controller import StatefulSets
 
 if TYPE_CHECKING:
     from sliceworks.twin.controllers.loop import Controller
@@ -16,4 +17,4 @@ if TYPE_CHECKING:
 
 def controllers(world: World) -> tuple[Controller[Any], ...]:
     """All of them, in the order in which they are told of a change."""
-    return (Jobs(world), FinishedJobs(world), ReplicaSets(world), Deployments(world))
+    return (Jobs(world), FinishedJobs(world), ReplicaSets(world), Deployments(world), StatefulSets(world))

@@ -72,11 +72,18 @@ class PodHands:
         await self.patch(pod, {"$deleteFromPrimitiveList/finalizers": [TRACKING]})
 
     async def claim(
-        self, owner: Mapping[str, Any], pods: Pods, *, finalizers: Iterable[str] = (), active_only: bool = False
+        self,
+        owner: Mapping[str, Any],
+        pods: Pods,
+        *,
+        finalizers: Iterable[str] = (),
+        active_only: bool = False,
+        named: str = "",
     ) -> list[Pod]:
         """The pods that are the owner's, after it took in orphans that it selects and let go of those that it no longer does.
 
-        With `active_only` it does neither with pods that have ended.
+        With `active_only` it does neither with pods that have ended. With `named` it takes in only pods whose names are this and a
+        number.
         """
         metadata = owner["metadata"]
         selector, ending = selector_of(owner), bool(metadata.get("deletionTimestamp"))
@@ -89,6 +96,8 @@ class PodHands:
         if ending:
             return mine
         for pod in list(pods.orphans(metadata["namespace"])):
+            if named and pod.name.rpartition("-")[0] != named:
+                continue
             if selector.matches(pod.labels) and not pod.deleting and (pod.active or not active_only):
                 await self.patch(pod, _adopt(owner, pod, finalizers))
                 mine.append(pods.get(pod.namespace, pod.name) or pod)
