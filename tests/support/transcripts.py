@@ -23,21 +23,27 @@ SECONDS = 60
 PRELUDE = """
 soon() { for _ in $(seq 200); do if eval "$1"; then return 0; fi; sleep 0.05; done; echo "not soon: $1"; return 1; }
 """
+# Shorter than amounts such as 500m and limits such as 600s, which stay.
+_AGE = r"((1[01]\d|\d{1,2})s|\d{1,2}m(\d{1,2}s)?|\dh(\d{1,2}m)?)"
 _RULES = tuple(
     (re.compile(pattern, re.MULTILINE), word)
     for pattern, word in (
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
         (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000 UTC", "TIME"),
         (r'(resourceVersion"?): "\d+"', r'\1: "RV"'),
+        (r"(Resource Version: +)\d+", r"\1RV"),
+        # What a client's own machinery says of a connection that it gives up depends on the moment.
+        (r"^[IWE]\d{4} .* reflector\.go:.*\n", ""),
         (r"^[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+\] ", "LOG "),
         (r"/\S*/kubectl-(edit-)?\d+\.yaml", "TEMPORARY"),
         (r"\b10\.96\.\d+\.\d+\b", "ADDRESS"),
         (r"\b3[0-2]\d{3}\b", "NODEPORT"),
         (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-SUFFIX"),
         (r"(?<=\S)(  +|\t+)(?=\S)", "  "),
-        (r"(?<=  )(\d+[smh])+(?=  |$)", "AGE"),
-        (r"(?<=over )(\d+[smh])+(?=\))", "AGE"),
+        (rf"(^|(?<=  )){_AGE}(?=  |$| \(x)", "AGE"),
+        (rf"(?<=over ){_AGE}(?=\))", "AGE"),
         (r"[ \t]+$", ""),
     )
 )
