@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.clock import rfc3339
 from sliceworks.twin.nodes import containers as made
 from sliceworks.twin.nodes.addresses import derived_address
-from sliceworks.twin.nodes.matching import conditions, may_restart, possible
+from sliceworks.twin.nodes.matching import conditions, may_end, may_restart, possible
 from sliceworks.twin.nodes.pod_status import NOWHERE, Addresses, pod_status
 from sliceworks.twin.nodes.words import spoken
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.stages import ContainerChange, Delay, Stage, Stages, Told, Value
 
 Obj = dict[str, Any]
-CONTAINER = "sliceworks.dev/container"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +131,7 @@ def _concerned(change: ContainerChange, pod: Obj, container: Obj, before: dict[s
     if change.which == "to-restart":
         return may_restart(pod, status)
     if change.which == "named":
-        named = (pod["metadata"].get("annotations") or {}).get(CONTAINER)
-        return "running" in status["state"] and named in (None, container["name"])
+        return may_end(pod, status)
     return change.state != "terminated" or "terminated" not in status["state"]
 
 

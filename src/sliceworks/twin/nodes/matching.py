@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Holds = Callable[["Obj", "Obj | None"], bool]
 
 Obj = dict[str, Any]
+CONTAINER = "sliceworks.dev/container"
 
 
 @lru_cache(256)
@@ -90,8 +91,19 @@ def _to_restart(pod: Obj) -> bool:
     return any(may_restart(pod, status) for status in (pod.get("status") or {}).get("containerStatuses") or ())
 
 
+def may_end(pod: Obj, status: Obj) -> bool:
+    """Whether a container runs that the pod's annotations are about: all of them, unless one is named."""
+    named = (pod["metadata"].get("annotations") or {}).get(CONTAINER)
+    return "running" in status["state"] and named in (None, status["name"])
+
+
+def _to_end(pod: Obj) -> bool:
+    return any(may_end(pod, status) for status in (pod.get("status") or {}).get("containerStatuses") or ())
+
+
 _NAMED: dict[str, Callable[[Obj], bool]] = {
     "gates-met": gates_met,
     "gates-unmet": lambda pod: not gates_met(pod),
+    "to-end": _to_end,
     "to-restart": _to_restart,
 }

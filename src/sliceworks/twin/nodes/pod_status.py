@@ -30,7 +30,7 @@ def pod_status(
     phase = (overlay or {}).get("phase") or _phase(spec, statuses, init, final=final)
     if old.get("phase") in TERMINAL:
         phase = old["phase"]
-    made = any("waiting" not in status["state"] for status in (*statuses, *init)) and phase not in TERMINAL
+    made = phase not in TERMINAL and any(status.get("containerID") for status in (*statuses, *init))
     status: Obj = {"phase": phase}
     if generation := pod["metadata"].get("generation"):
         status["observedGeneration"] = generation
