@@ -110,6 +110,35 @@ def test_a_leaders_node_without_the_label(js: Played, real: bool, unique_name: s
     js.check("unlabelled_node", real=real, seen=words)
 
 
+def test_the_scheduler_gives_every_job_a_pool(js: Played, api: Api, unique_name: str) -> None:
+    for number in range(4):
+        _add_host(api, f"{unique_name}-{number}", {"case": unique_name, POOL: f"{unique_name}-pool-{number // 2}"})
+    limits = {"limits": {"google.com/tpu": "4"}}
+    containers = [{"name": "c", "image": "x", "resources": limits}]
+    pod = {"schedulerName": "default-scheduler", "nodeSelector": {"case": unique_name}, "containers": containers}
+    js.create(replicated("a", 3, pods=2, pod=pod), annotations={EXCLUSIVE: POOL}).ok(201)
+    js.until(lambda: sum("nodeName" in each["spec"] for each in js.pods()) == 4, "four pods on nodes")
+    placed: dict[str, set[str]] = {}
+    for each in js.pods():
+        node = each["spec"].get("nodeName")
+        found = placed.setdefault(each["metadata"]["labels"]["batch.kubernetes.io/job-name"], set())
+        if node:
+            found.add(api.get(f"/api/v1/nodes/{node}").ok().json["metadata"]["labels"][POOL])
+    assert sorted(map(len, placed.values())) == [0, 1, 1], placed
+    assert len(set().union(*placed.values())) == 2, placed
+    (waiting,) = (job for job, pools in placed.items() if not pools)
+    assert len(js.pods(waiting)) == 1, "followers wait until their leader has a node"
+
+
+def _add_host(api: Api, name: str, labels: dict[str, str]) -> None:
+    """A machine that is ready from the start."""
+    amounts = {"cpu": "8", "memory": "16Gi", "pods": "110", "google.com/tpu": "4"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
+    api.post("/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status}).ok(201)
+    api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}}).ok()
+
+
 def _pictures(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted((pod_picture(pod) for pod in pods), key=lambda picture: str(picture["name"]))
 
