@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from sliceworks.base.errors import ApiError, InternalError, MethodNotAllowed, RequestEntityTooLarge
+from sliceworks.base.errors import ApiError, BadRequest, InternalError, MethodNotAllowed, RequestEntityTooLarge
+from sliceworks.base.names import path_segment_errors
 from sliceworks.kube.transport import Request, Response
 from sliceworks.twin.api import media, watching
 from sliceworks.twin.api.calls import Call
 from sliceworks.twin.api.core import unknown_path
 from sliceworks.twin.api.discovery import AGGREGATED, Discovery
 from sliceworks.twin.api.openapi import OpenApi
+from sliceworks.twin.api.patching import patch_type
 from sliceworks.twin.api.paths import Target, parse
 from sliceworks.twin.api.reviews import Reviews
 from sliceworks.twin.auth.impersonation import impersonated
@@ -91,8 +93,7 @@ class Api:
             if not self.core.registry.has_group(target.group):
                 return _NO_PAGE
             raise unknown_path()
-        form = media.accepted(request.headers, streamed=target.verb in {"list", "watch"})
-        call = Call(request, target, user, *found, params, form)
+        call = Call(request, target, user, *found, params)
         if found[1].deprecation:
             call.warnings.append(found[1].deprecation)
         try:
@@ -102,8 +103,8 @@ class Api:
 
     async def _route(self, call: Call) -> Response:
         target, core = call.target, self.core
-        if target.namespace and not call.resource.namespaced and call.resource.key != "/namespaces":
-            raise unknown_path()
+        self._check(call)
+        call.form = media.accepted(call.request.headers, streamed=target.verb in {"list", "watch"})
         if target.subresource:
             return await core.subresources.handle(call)
         if self._reviews.answers(call):
@@ -111,12 +112,8 @@ class Api:
         if call.resource.key == "/bindings":
             return await core.subresources.bind(call)
         verb = target.verb
-        if verb not in call.version.verbs or (call.resource.namespaced and not target.namespace and verb not in {"list", "watch"}):
-            raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
         if verb == "watch":
             return await watching.watch(core, call)
-        if (verb == "create" and target.name) or (verb in {"update", "patch"} and not target.name):
-            raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
         if verb == "get":
             return await core.reader.get(call)
         if verb == "list":
@@ -128,19 +125,42 @@ class Api:
         handler: Callable[[Call], Awaitable[Response]] = getattr(core.writer, verb)
         return await handler(call)
 
+    def _check(self, call: Call) -> None:
+        """Refuse paths, methods and media types that are not served, in the order in which the real server does."""
+        target = call.target
+        if target.namespace and not call.resource.namespaced and call.resource.key != "/namespaces":
+            raise unknown_path()
+        below = call.version.subresources.get(target.subresource)
+        if target.subresource and (below is None or target.deeper):
+            raise unknown_path()
+        verbs = below.verbs if below is not None else call.version.verbs
+        placed = target.namespace or not call.resource.namespaced or target.verb in {"list", "watch"}
+        named = bool(target.name) or target.verb not in {"update", "patch"}
+        misplaced = target.verb == "create" and target.name and below is None
+        if call.request.method == "HEAD" or target.verb not in verbs or not placed or not named or misplaced:
+            raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
+        if target.verb == "patch":
+            patch_type(call)
+        elif target.verb in {"create", "update"}:
+            media.check_type(media.content_type(call.request.headers), custom=call.resource.custom)
+        for problem in path_segment_errors(target.name):
+            raise BadRequest(f'Name parameter invalid: "{target.name}": {problem}')
+
     async def _outside(self, request: Request, target: Target) -> Response:
         """Paths that are no resources: discovery, OpenAPI, version and health."""
         path = request.path.strip("/")
         if path in self.debug:
             return await self.debug[path](request)
-        if request.method not in {"GET", "HEAD"}:
-            raise (
-                unknown_path()
-                if not path.startswith("api")
-                else MethodNotAllowed("the server does not allow this method on the requested resource", details={})
-            )
+        if request.path.startswith("//"):
+            return _NO_PAGE
+        if not path:
+            return media.json_response(200, orjson.dumps({"paths": self._root()}))
         head = path.partition("/")[0]
-        if head in _HEALTH:
+        if request.method not in {"GET", "HEAD"}:
+            if head not in {"api", "apis"}:
+                return _NO_PAGE
+            raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
+        if head in _HEALTH and path.removeprefix(head) in {"", "/ping"}:
             return _health(request, head)
         if path == "version":
             return media.json_response(200, self._discovery.version)
@@ -158,8 +178,6 @@ class Api:
             return self._openapi_document(request, path.removeprefix("openapi/v3/"))
         if head in {"api", "apis"}:
             return self._discover(request, path)
-        if not path:
-            return media.json_response(200, orjson.dumps({"paths": self._root()}))
         return _NO_PAGE
 
     def _discover(self, request: Request, path: str) -> Response:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.errors import BadRequest
 from sliceworks.schemas import builtins, structural
 from sliceworks.twin.api import media
+from sliceworks.twin.api.objects import mismatch
 
 if TYPE_CHECKING:
     from sliceworks.twin.api.calls import Call
@@ -19,7 +20,8 @@ def read_kind(call: Call, component: str, kind: str) -> Obj:
     body, _ = media.read_object(call.request.body, media.content_type(call.request.headers), kind)
     found = body.get("kind") or kind
     if found != kind:
-        raise BadRequest(f'{found} in version "{body.get("apiVersion", "")}" cannot be handled as a {kind}')
+        home = component.rsplit(".", 3)[1]
+        raise mismatch(call, str(found), str(body.get("apiVersion") or call.api_version), kind, home)
     try:
         value: Obj = structural.decode(builtins.catalogue().component(component), body, [])
     except structural.TypeMismatch as error:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from sliceworks.base.errors import BadRequest
 from sliceworks.schemas.field_errors import FieldError, forbidden, not_supported, refusal
 from sliceworks.schemas.manager_names import manager_errors, manager_name
+from sliceworks.twin.api.media import PLAIN, Form
 
 if TYPE_CHECKING:
     from sliceworks.kube.transport import Request
     from sliceworks.twin.admission.context import Admission
-    from sliceworks.twin.api.media import Form
     from sliceworks.twin.api.paths import Target
     from sliceworks.twin.api.resources import Resource, Version
     from sliceworks.twin.auth.identity import User
@@ -30,7 +30,7 @@ class Call:
     resource: Resource
     version: Version
     params: dict[str, list[str]]
-    form: Form
+    form: Form = PLAIN
     warnings: list[str] = field(default_factory=list)
     admission: Admission | None = None
     forget_owners: bool = False
@@ -62,9 +62,12 @@ class Call:
         if not text:
             return None
         try:
-            return int(text)
+            number = int(text)
         except ValueError:
             raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        if not -(1 << 63) <= number < 1 << 63:
+            raise BadRequest(f'strconv.ParseInt: parsing "{text}": value out of range')
+        return number
 
     @property
     def dry_run(self) -> bool:

@@ -34,6 +34,8 @@ _RETURNS_DELETED = {
     "/persistentvolumeclaims", "/namespaces", "/pods", "/services", "/podtemplates",
 }  # fmt: skip
 _NAMES: dict[str, Callable[[str], list[str]]] = {
+    "/events": names.path_segment_errors,
+    "policy/poddisruptionbudgets": names.path_segment_errors,
     "/namespaces": names.dns1123_label_errors,
     "/services": names.dns1035_label_errors,
     "rbac.authorization.k8s.io/roles": names.path_segment_errors,

@@ -36,8 +36,8 @@ class Form:
     view: str = ""
 
 
-_PLAIN = Form()
-_FORMS: dict[str, Form] = {JSON: _PLAIN, "*/*": _PLAIN, "": _PLAIN}
+PLAIN = Form()
+_FORMS: dict[str, Form] = {JSON: PLAIN, "*/*": PLAIN, "": PLAIN}
 _VIEWS = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
 
 
@@ -75,6 +75,13 @@ def _negotiate(text: str) -> Form | None:
 
 def content_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_type(media: str, *, custom: bool) -> None:
+    """Refuse a body in a form that this resource does not read."""
+    if media not in {"", JSON, YAML, "application/x-yaml"} and (custom or media != PROTOBUF):
+        offered = f"{JSON}, {YAML}" if custom else _OFFERED
+        raise UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {offered}")
 
 
 def read_object(body: bytes, media: str, kind: str, *, custom: bool = False) -> tuple[dict[str, Any], list[str]]:
@@ -241,7 +248,7 @@ def read_protobuf(body: bytes, kind: str) -> dict[str, Any]:
         raise _unrecognized(kind, str(error), body) from error
 
 
-def json_response(status: int, body: bytes, form: Form = _PLAIN, warnings: list[str] | None = None) -> Response:
+def json_response(status: int, body: bytes, form: Form = PLAIN, warnings: list[str] | None = None) -> Response:
     """An answer whose JSON is already encoded."""
     headers: Mapping[str, str] = _JSON_HEADERS
     if form.yaml:

@@ -28,24 +28,24 @@ def check_kind(call: Call, obj: Obj) -> None:
                 f"the object provided is unrecognized (must be of type {call.resource.kind}): Object 'Kind' is missing in "
                 f"'{orjson.dumps(obj).decode()[:200]}'"
             )
-    elif not isinstance(kind, str) or not isinstance(api_version, str):
-        shown = "kind" if not isinstance(kind, str) else "apiVersion"
+    elif not isinstance(kind, str | None) or not isinstance(api_version, str | None):
+        shown = "kind" if not isinstance(kind, str | None) else "apiVersion"
         raise BadRequest(f"couldn't get version/kind; json parse error: {shown} must be text")
     elif (kind or call.resource.kind) != call.resource.kind or (api_version or call.api_version) != call.api_version:
-        raise _mismatch(call, str(kind), str(api_version))
+        raise mismatch(call, str(kind or call.resource.kind), str(api_version or call.api_version))
     obj["kind"], obj["apiVersion"] = call.resource.kind, call.api_version
 
 
-def _mismatch(call: Call, kind: str, api_version: str) -> BadRequest:
-    """The body is of another kind than the URL."""
-    expected = call.resource.kind
+def mismatch(call: Call, kind: str, api_version: str, expected: str = "", home: str = "") -> BadRequest:
+    """The body is of another kind than the URL, or than the subresource takes."""
+    expected = expected or call.resource.kind
     if call.resource.custom and api_version != call.api_version:
         return BadRequest(
             f"the API version in the data ({api_version}) does not match the expected API version ({call.api_version})"
         )
     group, _, version = api_version.rpartition("/")
     if builtins.is_kind(group, version, kind) and not call.resource.custom:
-        home = (call.resource.group or "core").partition(".")[0]
+        home = home or (call.resource.group or "core").partition(".")[0]
         why = f"converting ({version}.{kind}) to ({home}.{expected}): unknown conversion"
     else:
         why = f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
@@ -97,7 +97,7 @@ def report(call: Call, problems: list[str]) -> None:
     validation = call.param("fieldValidation") or "Warn"
     if validation == "Strict":
         kind = call.resource.kind
-        prefix = f'{kind} in version "{call.version.name}" cannot be handled as a {kind}: ' if not call.resource.custom else ""
+        prefix = f'{kind} in version "{call.version.name}" cannot be handled as a {kind}: '
         raise BadRequest(f"{prefix}strict decoding error: {', '.join(problems)}")
     if validation == "Warn":
         call.warnings.extend(problems)

@@ -13,6 +13,7 @@ from sliceworks.schemas import applied, managed, patches, structural
 from sliceworks.schemas.field_errors import refusal, required
 from sliceworks.schemas.strategic import remainder, strategic_merge
 from sliceworks.twin.api import media, objects
+from sliceworks.twin.api.calls import check_write_options
 
 if TYPE_CHECKING:
     from sliceworks.twin.api.calls import Call
@@ -35,17 +36,30 @@ class Patch:
         return self.type == _APPLY
 
 
-def read_patch(call: Call) -> Patch:
+def patch_type(call: Call) -> str:
+    """The kind of patch that a request brings; refuses one that its resource does not take."""
     kind = media.content_type(call.request.headers)
-    offered = [_JSON_PATCH, _MERGE, _APPLY] if call.resource.custom else [_JSON_PATCH, _MERGE, _STRATEGIC, _APPLY]
     if kind not in media.PATCH_TYPES:
         raise UnsupportedMediaType("415: Unsupported Media Type", details={})
+    offered = [_JSON_PATCH, _MERGE, _APPLY] if call.resource.custom else [_JSON_PATCH, _MERGE, _STRATEGIC, _APPLY]
     if kind not in offered:
         raise UnsupportedMediaType(
             f"the body of the request was in an unknown format - accepted media types include: {', '.join(offered)}"
         )
+    return kind
+
+
+def check_patch_options(call: Call) -> bool:
+    """Refuse options that make no sense; tells whether the patch is an apply."""
+    kind = patch_type(call)
     if kind == _APPLY and not call.param("fieldManager"):
         raise refusal("meta.k8s.io", "PatchOptions", "", [required("fieldManager", "is required for apply patch")])
+    check_write_options(call, "PatchOptions", force_allowed=kind == _APPLY)
+    return kind == _APPLY
+
+
+def read_patch(call: Call) -> Patch:
+    kind = patch_type(call)
     try:
         body, twice = media.read_yaml(call.request.body) if kind == _APPLY else media.read_json(call.request.body)
     except media.Unreadable as error:

@@ -29,6 +29,8 @@ def parse(method: str, path: str, *, watch: bool = False) -> Target:
     """Read a path as kube-apiserver does."""
     verb = _VERBS.get(method, method.lower())
     parts = [unquote(part) for part in path.strip("/").split("/")]
+    if path.startswith("//"):
+        return Target(verb, path)
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) >= 4:

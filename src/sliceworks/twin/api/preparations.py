@@ -166,7 +166,7 @@ def _job(obj: Obj, cluster: ClusterView) -> None:
     template = spec.setdefault("template", {}).setdefault("metadata", {})
     labels = template.setdefault("labels", {})
     own = obj["metadata"].get("labels")
-    uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
+    uid, name = obj["metadata"]["uid"], obj["metadata"].get("name", "")
     labels.update(
         {
             "controller-uid": uid,

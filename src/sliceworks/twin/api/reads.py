@@ -89,13 +89,9 @@ class Reader:
         check_list_options(call, watch=False)
         wanted = revision_param(call)
         if token:
-            if wanted:
-                try:
-                    decode_continue(token)
-                except BadRequest as error:
-                    raise BadRequest(f"invalid continue token: {error.message}") from error
-                raise BadRequest("specifying resource version is not allowed when using continue")
             revision, start = decode_continue(token)
+            if wanted:
+                raise BadRequest("specifying resource version is not allowed when using continue")
             if revision < self._core.store.compacted(call.resource.stored_as):
                 raise Expired(_EXPIRED, details=None) from None
             return (revision if revision > 0 else None), start
@@ -145,6 +141,9 @@ def revision_param(call: Call) -> int:
         why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
         prefix = "invalid resource version: " if call.target.verb == "list" else ""
         raise BadRequest(f'{prefix}resourceVersion: Invalid value: "{text}": {why}')
+    if int(text) >= 1 << 64:
+        why = f'strconv.ParseUint: parsing "{text}": value out of range'
+        raise BadRequest(f'invalid resource version: resourceVersion: Invalid value: "{text}": {why}')
     return int(text)
 
 
@@ -218,17 +217,24 @@ def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> 
 
 def encode_continue(revision: int, key: str) -> str:
     token = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": key + "\0"})
-    return base64.urlsafe_b64encode(token).decode()
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
 
 
 def decode_continue(token: str) -> tuple[int, str]:
     """The revision and the key of a continue token."""
-    if len(token) % 4:
-        raise BadRequest(f"continue key is not valid: illegal base64 data at input byte {len(token) // 4 * 4}")
+    if len(token) % 4 == 1:
+        raise _bad_continue(f"illegal base64 data at input byte {len(token) // 4 * 4}")
     try:
-        value = orjson.loads(base64.urlsafe_b64decode(token))
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars="-_", validate=True)
+        value, _ = media.read_json(text)
         if value["v"] != "meta.k8s.io/v1":
-            raise ValueError("unknown version")
+            raise _bad_continue(f'server does not recognize this encoded version "{value["v"]}"')
         return int(value["rv"]), str(value["start"]).removesuffix("\0")
+    except media.Unreadable as error:
+        raise _bad_continue(str(error)) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise BadRequest(f"continue key is not valid: {error}") from error
+        raise _bad_continue(f"{error}") from error
+
+
+def _bad_continue(why: str) -> BadRequest:
+    return BadRequest(f"invalid continue token: continue key is not valid: {why}")

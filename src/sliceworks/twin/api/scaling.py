@@ -33,13 +33,14 @@ _BUILTIN_PATHS = (".spec.replicas", ".status.replicas", ".spec.selector")
 
 async def handle(core: Core, call: Call) -> Response:
     """Read or change how many there should be."""
+    asked = read_kind(call, _SCALE, "Scale") if call.target.verb == "update" else None
     entry = core.store.get(call.resource.stored_as, call.namespace, call.name)
     if entry is None:
         raise not_found(call)
     obj = objects.served(call.resource, call.version, entry)
     scale = _scale_of(call, obj)
     if call.target.verb != "get":
-        obj = _scaled(call, obj, scale)
+        obj = _scaled(call, obj, scale, asked)
         written = core.writer.replace(replace(call, target=replace(call.target, verb="patch")), obj, entry, applied=True)
         scale = _scale_of(call, objects.served(call.resource, call.version, written))
     await core.store.settled()
@@ -47,13 +48,13 @@ async def handle(core: Core, call: Call) -> Response:
     return media.json_response(200, orjson.dumps(shown), call.form, call.warnings)
 
 
-def _scaled(call: Call, obj: Obj, live: Obj) -> Obj:
+def _scaled(call: Call, obj: Obj, live: Obj, asked: Obj | None) -> Obj:
     """The object with the replicas that a request asks for, and their new owners."""
     check_write_options(call, "UpdateOptions")
     paths = {call.resource.api_version(name): _owned_path(version.scale_paths) for name, version in call.resource.versions.items()}
     entries = obj["metadata"].get("managedFields") or []
     live["metadata"]["managedFields"] = scale_entries.to_scale(entries, paths)
-    new = _wanted(call, live)
+    new = _wanted(call, live, asked)
     name, version = new["metadata"].get("name") or call.name, new["metadata"].get("resourceVersion")
     if name != call.name:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
@@ -69,10 +70,10 @@ def _scaled(call: Call, obj: Obj, live: Obj) -> Obj:
     return obj
 
 
-def _wanted(call: Call, live: Obj) -> Obj:
+def _wanted(call: Call, live: Obj, asked: Obj | None) -> Obj:
     schema = builtins.catalogue().component(_SCALE)
-    if call.target.verb == "update":
-        new = read_kind(call, _SCALE, "Scale")
+    if asked is not None:
+        new = asked
         new.setdefault("metadata", {})
     else:
         patch = read_patch(call)

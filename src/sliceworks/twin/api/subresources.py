@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base import clock
-from sliceworks.base.errors import BadRequest, Conflict, MethodNotAllowed, NotFound, TooManyRequests
+from sliceworks.base.errors import BadRequest, Conflict, NotFound, TooManyRequests
 from sliceworks.kube.transport import Response
 from sliceworks.schemas.field_errors import refusal, required
 from sliceworks.twin.api import media, objects, scaling
@@ -35,11 +35,7 @@ class Subresources:
         self._core = core
 
     async def handle(self, call: Call) -> Response:
-        name, verb = call.target.subresource, call.target.verb
-        if call.target.deeper or name not in call.version.subresources:
-            raise self._unknown()
-        if verb not in call.version.subresources[name].verbs:
-            raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
+        name = call.target.subresource
         if name in {"status", "ephemeralcontainers", "resize"}:
             return await self._part(call)
         special = getattr(self, f"_{name}", None)
@@ -47,11 +43,6 @@ class Subresources:
             raise BadRequest(f"{call.resource.plural}/{name} is not supported here")
         response: Response = await special(call)
         return response
-
-    def _unknown(self) -> Exception:
-        from sliceworks.twin.api.core import unknown_path
-
-        return unknown_path()
 
     async def _part(self, call: Call) -> Response:
         """Status and its likes: the whole object goes in and out, and only one part of it changes."""

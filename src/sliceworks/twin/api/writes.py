@@ -14,7 +14,7 @@ from sliceworks.base.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from sliceworks.schemas import field_errors, managed, rules, structural
 from sliceworks.twin.api import customs, objects
 from sliceworks.twin.api.calls import check_write_options
-from sliceworks.twin.api.patching import apply_patch, read_patch
+from sliceworks.twin.api.patching import apply_patch, check_patch_options, read_patch
 from sliceworks.twin.controllers.accounts import default_account
 
 if TYPE_CHECKING:
@@ -84,12 +84,12 @@ class Writer:
         return self._answer(call, status, entry)
 
     async def patch(self, call: Call) -> Response:
-        patch = read_patch(call)
-        check_write_options(call, "PatchOptions", force_allowed=patch.apply)
+        applies = check_patch_options(call)
         current = self.current(call)
+        if current is None and (not applies or call.target.subresource):
+            raise not_found(call)
+        patch = read_patch(call)
         if current is None:
-            if not patch.apply or call.target.subresource:
-                raise not_found(call)
             self._core.authorize(call.user, call.target, verb="create")
             obj = apply_patch(call, patch, None)
             entry, status = self.insert(call, obj, applied=True), 201
@@ -107,8 +107,8 @@ class Writer:
     def _check_name(self, call: Call, obj: Obj) -> None:
         metadata = obj["metadata"]
         name = metadata.get("name") or ""
-        if not name and call.resource.custom:
-            raise BadRequest("name must be provided")
+        if not name:
+            raise BadRequest(f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided")
         if name and name != call.name:
             raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
         self._check_namespace(call, metadata)
@@ -157,6 +157,7 @@ class Writer:
         self._core.admit(call, "CREATE", obj, None)
         name = metadata.get("name", "")
         objects.refuse(call, name, self._errors(call, obj, None))
+        self._warn(call, obj)
         self._core.judge(call, obj, None)
         if self._core.store.get(resource.stored_as, call.namespace, name) is not None:
             self._exists(call, name)
@@ -212,6 +213,7 @@ class Writer:
             self._raise_generation(call, obj, old)
         self._core.admit(call, "UPDATE", obj, old)
         objects.refuse(call, call.name, self._errors(call, obj, old))
+        self._warn(call, obj)
         self._core.judge(call, obj, old)
         managed.keep_times(old, obj)
         if obj == old:
@@ -290,9 +292,13 @@ class Writer:
             errors += check(obj)
         if old is not None and (update := rules.update_checks().get(kind)) is not None:
             errors += update(obj, old)
-        if not errors and (warn := rules.kind_warnings().get(kind)) is not None:
-            call.warnings += warn(obj)
         return errors
+
+    def _warn(self, call: Call, obj: Obj) -> None:
+        """Tell of what is accepted but better avoided."""
+        warn = rules.kind_warnings().get(f"{call.resource.group}/{call.resource.kind}")
+        if warn is not None and not call.target.subresource:
+            call.warnings += warn(obj)
 
     def _name_errors(self, call: Call, metadata: Obj) -> list[field_errors.FieldError]:
         name, prefix = metadata.get("name"), metadata.get("generateName")
