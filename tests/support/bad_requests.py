@@ -64,7 +64,7 @@ BODIES = [
         "huge number",
         "POST",
         "pods",
-        b'{"metadata":{"name":"p"},"spec":{"containers":[{"name":"m","image":"i","ports":[{"containerPort":99999999999999999999}]}]}}',
+        b'{"metadata":{"name":"p"},"spec":{"containers":[{"name":"m","image":"i","ports":[{"containerPort":4294967296}]}]}}',
     ),
     Bad("list for an object", "POST", "pods", broken_pod(containers={"name": "main"})),
     Bad("bad quantity", "POST", "pods", container(resources={"limits": {"cpu": "many"}})),
