@@ -579,6 +579,7 @@ def test_a_victim_may_take_its_time(stage: Stage) -> None:
     condition = stage.condition("low", "DisruptionTarget")
     assert (condition["status"], condition["reason"]) == ("True", "PreemptionByScheduler")
     assert condition["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
+    assert [one["type"] for one in stage.get("low")["status"]["conditions"]] == ["PodScheduled", "DisruptionTarget"]
     assert stage.refusal("high") == "0/1 nodes are available: 1 Insufficient cpu."
     stage.pod("opportunist", asks={"cpu": "1"})
     stage.refusal("opportunist")

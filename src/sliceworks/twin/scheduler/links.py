@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.twin.scheduler.tallies import SpreadTally
+from sliceworks.twin.scheduler.tallies import SpreadTally, exact_pair
 from sliceworks.twin.scheduler.verdicts import APART, NOWHERE, TOGETHER, UNEVEN, UNWELCOME, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from sliceworks.twin.scheduler.nodes import Node
-    from sliceworks.twin.scheduler.pods import Pod
+    from sliceworks.twin.scheduler.pods import Key, Pod
     from sliceworks.twin.scheduler.snapshot import Snapshot
+    from sliceworks.twin.scheduler.tallies import TermTally
     from sliceworks.twin.scheduler.terms import Spread, Spreads, Term
 
 Extra = tuple["Pod", int]
@@ -31,15 +32,14 @@ class Links:
         terms, namespaces = pod.shape.terms, snapshot.namespaces
         self._affinity = snapshot.tallies.of_terms(terms.affinity, namespaces) if terms.affinity else None
         self._first = self._affinity is not None and not self._affinity.counts and self._affinity.matches(pod)
-        self._anti = [(term, snapshot.tallies.of_terms((term,), namespaces)) for term in terms.anti_affinity]
+        self._anti = [
+            (term, snapshot.tallies.of_terms((term,), namespaces) if exact_pair(term.selector) is not None else None)
+            for term in terms.anti_affinity
+        ]
+        self._crowds: dict[tuple[Term, str], dict[Key, None]] = {}
         self._hard = [(one, spread_tally(pod, snapshot, one, spreads.hard, needs_all=True, keeps_all=True)) for one in spreads.hard]
         self._least = [min(tally.counts.values(), default=0) for _, tally in self._hard]
         self._concerned: dict[Term, bool] = {}
-
-    @property
-    def binding(self) -> bool:
-        """Whether some node may be refused for them."""
-        return bool(self._affinity is not None or self._anti or self._hard or self.snapshot.standing.away)
 
     def refusal(self, node: Node, extra: Iterable[Extra] = ()) -> Verdict | None:
         """Why the pod must not lie there."""
@@ -48,7 +48,7 @@ class Links:
             return verdict
         if self._affinity is not None and not self._near(node, extra):
             return APART
-        if any(self._meets(term, tally.counts, tally.matches, node, extra) for term, tally in self._anti):
+        if any(self._meets(term, tally, node, extra) for term, tally in self._anti):
             return TOGETHER
         if (self.snapshot.standing.away or extra) and self._kept_away(node, extra):
             return UNWELCOME
@@ -83,18 +83,29 @@ class Links:
             return True
         return self._first and change <= 0
 
-    def _meets(
-        self,
-        term: Term,
-        counts: dict[tuple[str, str], int],
-        matches: Callable[[Pod], bool],
-        node: Node,
-        extra: tuple[Extra, ...],
-    ) -> bool:
+    def _meets(self, term: Term, tally: TermTally | None, node: Node, extra: tuple[Extra, ...]) -> bool:
+        """Whether somebody it keeps away from lies in the same place."""
         value = node.labels.get(term.topology)
         if value is None:
             return False
-        return counts.get((term.topology, value), 0) + sum(sign for pod, sign in extra if matches(pod)) > 0
+        namespaces = self.snapshot.namespaces
+        changed = [(pod, sign) for pod, sign in extra if term.matches(pod.key[0], pod.labels, namespaces)]
+        if tally is not None:
+            return tally.counts.get((term.topology, value), 0) + sum(sign for _, sign in changed) > 0
+        if any(sign > 0 for _, sign in changed):
+            return True
+        crowd = self._crowd(term, value)
+        return bool(crowd) and not crowd.keys() <= {pod.key for pod, _ in changed}
+
+    def _crowd(self, term: Term, value: str) -> dict[Key, None]:
+        """The pods of a place that match a term, looked for there: such terms differ from pod to pod, and counts would not pay."""
+        found = self._crowds.get((term, value))
+        if found is None:
+            namespaces = self.snapshot.namespaces
+            pods = (pod for node in self.snapshot.nodes_with(term.topology, value) for pod in node.pods.values())
+            matching = (pod.key for pod in pods if term.matches(pod.key[0], pod.labels, namespaces))
+            found = self._crowds[term, value] = dict.fromkeys(matching)
+        return found
 
     def _kept_away(self, node: Node, extra: tuple[Extra, ...]) -> bool:
         labels = node.labels
@@ -103,7 +114,8 @@ class Links:
             for term in pod.shape.terms.anti_affinity:
                 change[term] = change.get(term, 0) + sign
         for topology, values in self.snapshot.standing.away.items():
-            for term, number in values.get(labels.get(topology, ""), {}).items():
+            value = labels.get(topology)
+            for term, number in values.get(value, {}).items() if value is not None else ():
                 if number + change.get(term, 0) > 0 and self._is_concerned(term):
                     return True
         return any(number > 0 and term.topology in labels and self._is_concerned(term) for term, number in change.items())

@@ -58,7 +58,7 @@ class Preferences:
 
     def _near(self, nodes: list[Node]) -> list[int]:
         places = self._places.items()
-        raw = [sum(values.get(node.labels.get(topology, ""), 0) for topology, values in places) for node in nodes]
+        raw = [sum(values.get(node.labels[key], 0) for key, values in places if key in node.labels) for node in nodes]
         least, most = min(raw), max(raw)
         return [int(100 * ((one - least) / (most - least))) if most > least else 0 for one in raw]
 
