@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from signal import SIGKILL
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
@@ -68,10 +69,11 @@ class ContainerRun:
         count = self._pod.statuses[self.name]["restartCount"]
         self.ended.clear()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = LogWriter(self.log_file(count))
         try:
-            log = LogWriter(self.log_file(count))
             self._process = await Process.start(command, self._working_folder(), log, mark_in(self.folder))
         except (OSError, ValueError) as error:
+            log.close()
             await self._finish(_CANNOT_START, "StartError", f"failed to start the process: {error}")
             return _CANNOT_START
         watching = [asyncio.create_task(work) for work in self._probes(command)]
@@ -197,10 +199,14 @@ class ContainerRun:
 
     def kill(self) -> None:
         """End the process at once."""
-        from signal import SIGKILL
-
         if self._process is not None:
             self._process.send(SIGKILL)
+
+    async def clear(self) -> None:
+        """End the process at once and wait until nothing of it is left."""
+        if self._process is not None:
+            self.kill()
+            await self._process.wait()
 
 
 def _once(spec: Obj) -> str:

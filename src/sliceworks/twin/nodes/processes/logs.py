@@ -32,10 +32,16 @@ class LogWriter:
 
     async def take_all(self, source: asyncio.StreamReader) -> None:
         """Store everything until the source ends."""
-        while piece := await source.read(1 << 16):
-            self._take(piece)
-        if self._rest:
-            self._write([self._rest], b"P")
+        try:
+            while piece := await source.read(1 << 16):
+                self._take(piece)
+            if self._rest:
+                self._write([self._rest], b"P")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Store no more."""
         self._stream.close()
 
     def _take(self, piece: bytes) -> None:

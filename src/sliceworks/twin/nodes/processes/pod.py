@@ -95,8 +95,7 @@ class PodRun:
         except Exception:
             log.exception("pod %s", self.pod["metadata"]["name"])
         finally:
-            for each in self.containers.values():
-                each.kill()
+            await asyncio.gather(*(each.clear() for each in self.containers.values()))
 
     def _take_stock(self) -> None:
         """What ran when the twin was last stopped does not run any more."""

@@ -1,0 +1,58 @@
+"""Two slices of two hosts, as the example says it: four JAX processes find each other and sum their numbers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sliceworks.base import clock
+from sliceworks.kube.client import Client
+from sliceworks.kube.well_known import POD
+from sliceworks.twin.cluster import Cluster
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "processes"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
+
+
+def documents() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for file in sorted(EXAMPLE.glob("*.yaml")):
+        for document in yaml.load_all(file.read_text(), yaml.CSafeLoader):
+            found += document["items"] if document["kind"] == "List" else [document]
+    return found
+
+
+def test_two_slices_all_reduce(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+
+    async def main() -> None:
+        async with Cluster(ca="the authority", processes=tmp_path) as cluster:
+            client = Client(cluster.transport())
+            for document in documents():
+                await client.create(document)
+            pods = await finished(client)
+            said = {pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]: "" for pod in pods}
+            for pod in pods:
+                said[pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]] += await client.logs(
+                    pod["metadata"]["name"], "default"
+                )
+        for index, words in sorted(said.items()):
+            for process in (2 * int(index), 2 * int(index) + 1):
+                assert f"process {process} of 4 on slice {index}: the sum is 10" in words
+        assert sorted(said) == ["0", "1"]
+
+    clock.run(main())
+
+
+async def finished(client: Client) -> list[dict[str, Any]]:
+    for _ in range(1200):
+        pods = (await client.list(POD, "default")).items
+        assert not [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Failed"]
+        if len(pods) == 4 and all(pod["status"]["phase"] == "Succeeded" for pod in pods):
+            return pods
+        await clock.sleep(0.1)
+    raise AssertionError([(pod["metadata"]["name"], pod["status"]) for pod in pods])

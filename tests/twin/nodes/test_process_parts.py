@@ -1,0 +1,164 @@
+"""The pure parts of the process runtime: variables, names, paths, logs, and who may run processes at all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sliceworks.base.errors import SliceworksError
+from sliceworks.twin import main
+from sliceworks.twin.nodes.processes import volumes
+from sliceworks.twin.nodes.processes.expansion import expand
+from sliceworks.twin.nodes.processes.hosts import Hosts
+from sliceworks.twin.nodes.processes.logs import LogOptions, read_log
+from sliceworks.twin.nodes.processes.sources import amount_of, field_of
+from sliceworks.twin.nodes.processes.tpu import tpu_variables
+
+Object = dict[str, Any]
+TPU: Object = {"name": "main", "resources": {"limits": {"google.com/tpu": "4"}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$(A) and $(B)", "1 and $(B)"),
+        ("$$(A)", "$(A)"),
+        ("$A", "$A"),
+        ("$(A", "$(A"),
+        ("a$$b", "a$b"),
+        ("", ""),
+    ],
+)
+def test_references(text: str, expected: str) -> None:
+    assert expand(text, {"A": "1"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("job-0.web:80", "127.1.0.1:80"),
+        ("http://job-0.web.ml.svc.cluster.local:80/x", "http://127.1.0.1:80/x"),
+        ("job-0.web,job-1.web", "127.1.0.1,127.1.0.2"),
+        ("job-0.web.ml job-0.web.ml.svc", "127.1.0.1 127.1.0.1"),
+        ("job-0.webber my.job-0.web job-0.web.example.com", "job-0.webber my.job-0.web job-0.web.example.com"),
+    ],
+)
+def test_names_become_addresses(text: str, expected: str) -> None:
+    assert Hosts(many=True).replaced(text, "ml", "web") == expected
+
+
+def test_a_name_keeps_its_address() -> None:
+    hosts = Hosts(many=True)
+    assert hosts.replaced("b.web", "ml", "web") == "127.1.0.1"
+    assert (
+        hosts.of_pod({"metadata": {"name": "x", "namespace": "ml"}, "spec": {"hostname": "b", "subdomain": "web"}}) == "127.1.0.1"
+    )
+    assert hosts.address("other", "b", "web") == "127.1.0.2"
+    assert Hosts(many=False).address("ml", "b", "web") == "127.0.0.1"
+
+
+def slice_pod(**labels: str) -> Object:
+    known = {
+        "batch.kubernetes.io/job-completion-index": "1",
+        "jobset.sigs.k8s.io/jobset-name": "train",
+        "jobset.sigs.k8s.io/replicatedjob-name": "workers",
+        "jobset.sigs.k8s.io/replicatedjob-replicas": "2",
+        "jobset.sigs.k8s.io/job-index": "1",
+        **labels,
+    }
+    selector = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5p-slice", "cloud.google.com/gke-tpu-topology": "2x2x2"}
+    metadata = {"name": "train-workers-1-1-abcde", "namespace": "ml", "labels": known}
+    return {"metadata": metadata, "spec": {"subdomain": "train", "nodeSelector": selector, "containers": [TPU]}}
+
+
+def test_the_variables_of_a_slice() -> None:
+    job = {"metadata": {"name": "train-workers-1"}, "spec": {"completions": 2, "parallelism": 2}}
+    assert tpu_variables(slice_pod(), TPU, job) == {
+        "TPU_WORKER_ID": "1",
+        "TPU_WORKER_HOSTNAMES": "train-workers-1-0.train,train-workers-1-1.train",
+        "TPU_SKIP_MDS_QUERY": "true",
+        "TPU_TOPOLOGY": "2x2x2",
+        "TPU_ACCELERATOR_TYPE": "v5p-16",
+        "MEGASCALE_NUM_SLICES": "2",
+        "MEGASCALE_SLICE_ID": "1",
+        "MEGASCALE_COORDINATOR_ADDRESS": "train-workers-0-0.train",
+        "MEGASCALE_PORT": "8080",
+    }
+
+
+def test_one_slice_needs_no_coordinator() -> None:
+    found = tpu_variables(slice_pod(**{"jobset.sigs.k8s.io/replicatedjob-replicas": "1"}), TPU, None)
+    assert not [name for name in found if name.startswith("MEGASCALE")]
+
+
+def test_a_pod_alone_is_its_own_worker() -> None:
+    found = tpu_variables({"metadata": {"name": "p"}, "spec": {"containers": [TPU]}}, TPU, None)
+    assert (found["TPU_WORKER_ID"], found["TPU_WORKER_HOSTNAMES"]) == ("0", "localhost")
+    assert tpu_variables(slice_pod(), {"name": "sidecar"}, None) == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("metadata.name", "p"),
+        ("metadata.labels['a/b']", "c"),
+        ("metadata.annotations['none']", ""),
+        ("metadata.labels", 'a/b="c"'),
+        ("status.podIP", "10.0.0.2"),
+        ("status.hostIP", "172.16.0.2"),
+    ],
+)
+def test_fields(path: str, expected: str) -> None:
+    pod: Object = {"metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"a/b": "c"}}, "spec": {}}
+    assert field_of(pod, path, ("172.16.0.2", "10.0.0.2")) == expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ({"resource": "limits.cpu"}, "2"),
+        ({"resource": "limits.cpu", "divisor": "1m"}, "1500"),
+        ({"resource": "requests.memory", "divisor": "1Mi"}, "512"),
+        ({"resource": "limits.memory", "containerName": "other"}, "0"),
+    ],
+)
+def test_amounts(reference: Object, expected: str) -> None:
+    main = {"name": "main", "resources": {"limits": {"cpu": "1500m"}, "requests": {"memory": "512Mi"}}}
+    assert amount_of({"spec": {"containers": [main, {"name": "other"}]}}, main, reference) == expected
+
+
+def test_mount_paths_become_folders() -> None:
+    container = {"volumeMounts": [{"name": "a", "mountPath": "/data"}, {"name": "b", "mountPath": "/data/in", "subPath": "x"}]}
+    mounts = volumes.mapping(container, {"a": Path("/tmp/a"), "b": Path("/tmp/b")})
+    assert volumes.mapped("cat /data/in/f /data/g /database --to=/data", mounts) == "cat /tmp/b/x/f /tmp/a/g /database --to=/tmp/a"
+
+
+def test_parts_of_a_log(tmp_path: Path) -> None:
+    file = tmp_path / "0.log"
+    file.write_bytes(
+        b"2026-01-05T08:00:00.000000Z F one\n2026-01-05T08:00:01.000000Z F two words\n2026-01-05T08:00:02.000000Z P end\n"
+    )
+    assert read_log(file, LogOptions()) == b"one\ntwo words\nend"
+    assert read_log(file, LogOptions(tail=2)) == b"two words\nend"
+    assert read_log(file, LogOptions(tail=0)) == b""
+    assert read_log(file, LogOptions(since=datetime(2026, 1, 5, 8, 0, 1, tzinfo=UTC))) == b"two words\nend"
+    assert read_log(file, LogOptions(limit=5)) == b"one\nt"
+    assert read_log(file, LogOptions(tail=1, timestamps=True)) == b"2026-01-05T08:00:02.000000Z end"
+    assert read_log(tmp_path / "none.log", LogOptions()) == b""
+
+
+def test_processes_are_not_for_twins_that_others_can_reach(tmp_path: Path) -> None:
+    def folder(**options: Any) -> Path | None:
+        return main._folder_of_processes(main.TwinOptions("t", tmp_path, **options))
+
+    assert folder() is None
+    assert folder(processes=True) == tmp_path / "pods"
+    assert folder(processes=True, host="::1") == tmp_path / "pods"
+    for host in ("0.0.0.0", "192.168.1.2", "example.com"):
+        with pytest.raises(SliceworksError, match="does not run processes"):
+            folder(processes=True, host=host)
+    with pytest.raises(SliceworksError, match="without workloads"):
+        folder(processes=True, workloads=False)

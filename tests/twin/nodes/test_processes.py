@@ -1,0 +1,257 @@
+"""Pods whose commands really run on this machine, in real time: short ones."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sliceworks.base import clock
+from sliceworks.base.errors import BadRequest, NotFound
+from sliceworks.kube.client import Client
+from sliceworks.kube.well_known import POD
+from sliceworks.twin.cluster import Cluster
+from sliceworks.twin.nodes.processes import container as containers
+from sliceworks.twin.nodes.shapes import Shape, create_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+Object = dict[str, Any]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
+
+
+def pod(
+    name: str, *command: str, policy: str = "Never", grace: int = 5, volumes: list[Object] | None = None, **more: Any
+) -> Object:
+    container = {"name": "main", "image": "example.com/app:1", "command": list(command), **more}
+    spec = {"nodeName": "gke-pool-0", "restartPolicy": policy, "containers": [container], "terminationGracePeriodSeconds": grace}
+    metadata = {"name": name, "namespace": "default", "labels": {"app": "a"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "volumes": volumes or []}}
+
+
+def running(main: Callable[[Client], Awaitable[None]], folder: Path) -> None:
+    """Run a test's coroutine on a twin that runs processes."""
+
+    async def whole() -> None:
+        async with Cluster(ca="the authority", processes=folder) as cluster:
+            client = Client(cluster.transport())
+            await create_nodes(client, Shape(pool="pool"), 1)
+            await main(client)
+
+    clock.run(whole())
+
+
+async def until(client: Client, name: str, true: Callable[[Object], bool], seconds: float = 20) -> Object:
+    """The status of a pod once it is as wanted."""
+    deadline = clock.loop_time() + seconds
+    while True:
+        status: Object = (await client.get(POD, name))["status"]
+        if status.get("containerStatuses") and true(status):
+            return status
+        assert clock.loop_time() < deadline, status
+        await clock.sleep(0.02)
+
+
+def ended(status: Object) -> bool:
+    return status["phase"] in {"Succeeded", "Failed"}
+
+
+def ready(status: Object) -> bool:
+    return bool(status["containerStatuses"][0]["ready"])
+
+
+def state(status: Object) -> Object:
+    found: Object = status["containerStatuses"][0]["state"]
+    return found
+
+
+def test_a_command_with_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_TWIN", "x")
+
+    async def main(client: Client) -> None:
+        metadata = {"name": "settings", "namespace": "default"}
+        await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "one", "b": "two"}})
+        await client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"key": "hidden"}})
+        env = [
+            {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}},
+            {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "settings", "key": "key"}}},
+            {"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "BOTH", "value": "$(A)+$(KEY)"},
+            {"name": "MAYBE", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "a", "optional": True}}},
+        ]
+        line = 'echo "$(BOTH) at $ADDRESS"; cat /etc/settings/b; echo; env; pwd'
+        volumes = [{"name": "settings", "configMap": {"name": "settings"}}, {"name": "scratch", "emptyDir": {}}]
+        mounts = [{"name": "settings", "mountPath": "/etc/settings"}, {"name": "scratch", "mountPath": "/scratch"}]
+        await client.create(pod("p", "sh", "-c", line, env=env, volumes=volumes, volumeMounts=mounts, workingDir="/scratch"))
+        status = await until(client, "p", ended)
+        assert status["phase"] == "Succeeded"
+        words = (await client.logs("p", "default")).splitlines()
+        assert words[:2] == ["one+hidden at 127.1.0.1", "two"]
+        assert not [word for word in words if word.startswith(("SECRET_OF_THE_TWIN", "MAYBE"))]
+        assert words[-1].endswith("/volumes/scratch")
+        assert Path(words[-1]).is_relative_to(tmp_path)
+
+    running(main, tmp_path)
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        await client.create(pod("fails", "sh", "-c", "exit 3"))
+        await client.create(pod("dies", "sh", "-c", "kill -9 $$$$"))
+        await client.create(pod("lacks", "there-is-no-such-program"))
+        found = {name: state(await until(client, name, ended))["terminated"] for name in ("fails", "dies", "lacks")}
+        assert {name: (end["exitCode"], end["reason"]) for name, end in found.items()} == {
+            "fails": (3, "Error"),
+            "dies": (137, "Error"),
+            "lacks": (128, "StartError"),
+        }
+
+    running(main, tmp_path)
+
+
+def test_restarts_and_the_log_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "backoff", lambda count: 0.2)
+
+    async def main(client: Client) -> None:
+        line = "echo run; test -e /scratch/done && sleep 60; touch /scratch/done; exit 1"
+        scratch = [{"name": "scratch", "emptyDir": {}}]
+        mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+        await client.create(pod("p", "sh", "-c", line, policy="OnFailure", volumes=scratch, volumeMounts=mounts))
+        status = await until(client, "p", lambda found: found["containerStatuses"][0]["restartCount"] == 1 and ready(found))
+        assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
+        assert await client.logs("p", "default", previous=True) == "run\n"
+
+    running(main, tmp_path)
+
+
+def test_logs(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        await client.create(pod("p", "sh", "-c", "echo one; sleep 0.3; echo two; sleep 0.3; printf three"))
+        await until(client, "p", ready)
+        with pytest.raises(BadRequest, match="previous terminated container"):
+            await client.logs("p", "default", previous=True)
+        pieces = [piece async for piece in client.follow_logs("p", "default")]
+        assert b"".join(pieces) == b"one\ntwo\nthree"
+        assert len(pieces) > 1
+        await until(client, "p", ended)
+        assert await client.logs("p", "default", tail_lines=1) == "three"
+        assert (await client.logs("p", "default", timestamps=True)).splitlines()[0].endswith("Z one")
+
+    running(main, tmp_path)
+
+
+def test_termination_is_graceful_and_has_an_end(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        polite = "trap 'echo bye > /scratch/bye; exit 0' TERM; echo up; while true; do sleep 0.05; done"
+        scratch, mounts = [{"name": "scratch", "emptyDir": {}}], [{"name": "scratch", "mountPath": "/scratch"}]
+        await client.create(pod("polite", "sh", "-c", polite, volumes=scratch, volumeMounts=mounts))
+        await client.create(pod("stubborn", "sh", "-c", "trap '' TERM; echo up; while true; do sleep 0.05; done", grace=1))
+        for name in ("polite", "stubborn"):
+            await until(client, name, ready)
+            while "up" not in await client.logs(name, "default"):
+                await clock.sleep(0.02)
+        began = clock.loop_time()
+        await client.delete(POD, "polite")
+        await gone(client, "polite")
+        assert clock.loop_time() - began < 4
+        began = clock.loop_time()
+        await client.delete(POD, "stubborn")
+        await gone(client, "stubborn")
+        assert 0.9 < clock.loop_time() - began < 8
+
+    running(main, tmp_path)
+
+
+async def gone(client: Client, name: str) -> None:
+    for _ in range(1000):
+        try:
+            await client.get(POD, name)
+        except NotFound:
+            return
+        await clock.sleep(0.02)
+    raise AssertionError(name)
+
+
+def test_probes(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        server = ("python", "-m", "http.server", "--bind", "$(ADDRESS)", "18080")
+        address = [{"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+        probe = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 1}
+        ports = [{"name": "web", "containerPort": 18080}]
+        await client.create(pod("web", *server, env=address, ports=ports, readinessProbe=probe))
+        status = await until(client, "web", lambda found: "running" in state(found))
+        assert not ready(status)
+        status = await until(client, "web", ready)
+        assert [item["status"] for item in status["conditions"] if item["type"] == "Ready"] == ["True"]
+        sick = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+        await client.create(pod("sick", "sleep", "60", livenessProbe=sick))
+        end = state(await until(client, "sick", ended))["terminated"]
+        assert end["exitCode"] == 143
+
+    running(main, tmp_path)
+
+
+def test_a_container_waits_for_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_MISSING_AGAIN", 0.1)
+
+    async def main(client: Client) -> None:
+        env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "late", "key": "a"}}}]
+        await client.create(pod("p", "sh", "-c", "echo $A", env=env))
+        status = await until(client, "p", lambda found: "waiting" in state(found))
+        assert state(status)["waiting"] == {"reason": "CreateContainerConfigError", "message": 'configmap "late" not found'}
+        with pytest.raises(BadRequest, match="is waiting to start: CreateContainerConfigError"):
+            await client.logs("p", "default")
+        metadata = {"name": "late", "namespace": "default"}
+        await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "here"}})
+        await until(client, "p", ended)
+        assert await client.logs("p", "default") == "here\n"
+
+    running(main, tmp_path)
+
+
+def test_init_containers_come_first(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        body = pod("p", "sh", "-c", "cat /scratch/word")
+        mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+        body["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+        body["spec"]["containers"][0]["volumeMounts"] = mounts
+        first = {"name": "first", "image": "example.com/app:1", "command": ["sh", "-c", "echo ready > /scratch/word"]}
+        body["spec"]["initContainers"] = [{**first, "volumeMounts": mounts}]
+        await client.create(body)
+        status = await until(client, "p", ended)
+        assert status["phase"] == "Succeeded"
+        assert status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+        assert await client.logs("p", "default", container="main") == "ready\n"
+
+    running(main, tmp_path)
+
+
+def test_processes_end_with_the_twin(tmp_path: Path) -> None:
+    numbers: list[int] = []
+
+    async def main(client: Client) -> None:
+        await client.create(pod("p", "sh", "-c", "sleep 300 & echo $! $$$$; wait"))
+        await until(client, "p", ready)
+        while not (words := (await client.logs("p", "default")).split()):
+            await clock.sleep(0.02)
+        numbers.extend(int(word) for word in words)
+
+    running(main, tmp_path)
+    assert len(numbers) == 2
+    assert clock.wait_until(lambda: not any(Path(f"/proc/{number}").exists() for number in numbers), 5)
+    assert not any(Path(os.fspath(path)).exists() for path in tmp_path.glob("*/*/process"))
+
+
+def test_pods_without_a_command_are_simulated(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        body = pod("p")
+        del body["spec"]["containers"][0]["command"]
+        body["metadata"]["annotations"] = {"sliceworks.dev/run-seconds": "0"}
+        await client.create(body)
+        assert (await until(client, "p", ended))["podIP"].startswith("10.")
+
+    running(main, tmp_path)
