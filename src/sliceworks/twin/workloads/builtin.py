@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.workloads.deployments.controller import Deployments
+from sliceworks.twin.workloads.endpoints.controller import EndpointSlices
 from sliceworks.twin.workloads.jobs.controller import Jobs
 from sliceworks.twin.workloads.jobs.ttl import FinishedJobs
 from sliceworks.twin.workloads.replicasets import ReplicaSets
@@ -17,4 +18,4 @@ if TYPE_CHECKING:
 
 def controllers(world: World) -> tuple[Controller[Any], ...]:
     """All of them, in the order in which they are told of a change."""
-    return (Jobs(world), FinishedJobs(world), ReplicaSets(world), Deployments(world), StatefulSets(world))
+    return (Jobs(world), FinishedJobs(world), ReplicaSets(world), Deployments(world), StatefulSets(world), EndpointSlices(world))

@@ -43,6 +43,9 @@ class Pod:
     """How often the container that was started most often was started again."""
     cost: int
     """What deleting it costs, by its annotation."""
+    ips: tuple[str, ...]
+    host: tuple[str, str] | None
+    """Its own name and domain, when it has them."""
     revision: str
 
     @property
@@ -175,6 +178,8 @@ def read(obj: Mapping[str, Any]) -> Pod:
         index=completion_index(annotations.get(COMPLETION_INDEX)),
         restarts=max((each.get("restartCount", 0) for each in status.get("containerStatuses") or ()), default=0),
         cost=_cost(annotations.get(_COST, "")) if annotations else 0,
+        ips=tuple(each["ip"] for each in status.get("podIPs") or () if each.get("ip")),
+        host=(spec["hostname"], spec.get("subdomain", "")) if spec.get("hostname") else None,
         revision=metadata.get("resourceVersion", ""),
     )
 

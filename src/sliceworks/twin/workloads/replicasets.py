@@ -12,13 +12,13 @@ from sliceworks.twin.workloads.dependents import REPLICA_SETS, Dependents
 from sliceworks.twin.workloads.hands import PHASES, PodHands, selector_of, slow_start
 from sliceworks.twin.workloads.jobs.backoff import moment
 from sliceworks.twin.workloads.pods import PODS, Pod, Pods, controller_of
+from sliceworks.twin.workloads.selecting import Selecting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from sliceworks.base.errors import ApiError
-    from sliceworks.kube.selectors import LabelSelector
     from sliceworks.twin.controllers.world import World
 
 _MOST_AT_ONCE = 500
@@ -36,15 +36,14 @@ class ReplicaSets(Controller[Key]):
         super().__init__(world)
         self._pods, self._dependents = world.shared(Pods), world.shared(Dependents)
         self._hands = PodHands(world, "replicaset-controller", "replicaset-controller")
-        self._selectors: dict[str, dict[str, LabelSelector]] = {}
+        self._selectors = Selecting()
 
     def observe(self, change: Change) -> None:
         if change.resource == REPLICA_SETS:
-            selectors = self._selectors.setdefault(change.namespace, {})
             if change.type == "DELETED":
-                selectors.pop(change.name, None)
-            elif change.name not in selectors:
-                selectors[change.name] = selector_of(change.obj)
+                self._selectors.remove(change.namespace, change.name)
+            elif (change.namespace, change.name) not in self._selectors:
+                self._selectors.put(change.namespace, change.name, selector_of(change.obj))
             self.queue.add((change.namespace, change.name))
         else:
             self._observe_pod()
@@ -60,9 +59,8 @@ class ReplicaSets(Controller[Key]):
             and after.labels
             and (before is None or before.labels != after.labels or before.owner)
         ):
-            for name, selector in self._selectors.get(after.namespace, {}).items():
-                if selector.matches(after.labels):
-                    self.queue.add((after.namespace, name))
+            for name in self._selectors.matching(after.namespace, after.labels):
+                self.queue.add((after.namespace, name))
 
     async def sync(self, key: Key) -> None:
         found = self.world.get(REPLICA_SETS, *key)

@@ -26,9 +26,9 @@ from sliceworks.twin.workloads.deployments.status import (
 )
 from sliceworks.twin.workloads.hands import selector_of
 from sliceworks.twin.workloads.pods import PODS, Pods, controller_of
+from sliceworks.twin.workloads.selecting import Selecting
 
 if TYPE_CHECKING:
-    from sliceworks.kube.selectors import LabelSelector
     from sliceworks.twin.controllers.world import World
 
 DEPLOYMENTS = "apps/deployments"
@@ -48,7 +48,7 @@ class Deployments(Controller[Key]):
         self._recorder = Recorder(world, self._user, "deployment-controller")
         self._sets = SetHands(world, self._user, self._recorder)
         self._names: dict[str, Key] = {}
-        self._selectors: dict[str, dict[str, LabelSelector]] = {}
+        self._selectors = Selecting()
 
     def observe(self, change: Change) -> None:
         place = (change.namespace, change.name)
@@ -64,13 +64,12 @@ class Deployments(Controller[Key]):
                 self.queue.add(self._names[owner["uid"]])
 
     def _observe_deployment(self, change: Change, place: Key) -> None:
-        selectors = self._selectors.setdefault(change.namespace, {})
         if change.type == "DELETED":
-            selectors.pop(change.name, None)
+            self._selectors.remove(change.namespace, change.name)
             self._names.pop(change.obj["metadata"]["uid"], None)
             return
         self._names[change.obj["metadata"]["uid"]] = place
-        selectors[change.name] = selector_of(change.obj)
+        self._selectors.put(change.namespace, change.name, selector_of(change.obj))
         self.queue.add(place)
 
     def _observe_set(self, change: Change) -> None:
@@ -80,9 +79,8 @@ class Deployments(Controller[Key]):
                 self.queue.add(self._names[uid])
         labels = change.obj["metadata"].get("labels")
         if owner is None and labels and change.type != "DELETED":
-            for name, selector in self._selectors.get(change.namespace, {}).items():
-                if selector.matches(labels):
-                    self.queue.add((change.namespace, name))
+            for name in self._selectors.matching(change.namespace, labels):
+                self.queue.add((change.namespace, name))
 
     async def sync(self, key: Key) -> None:
         found = self.world.get(DEPLOYMENTS, *key)

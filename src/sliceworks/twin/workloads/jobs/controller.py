@@ -16,12 +16,12 @@ from sliceworks.twin.workloads.jobs.backoff import Record
 from sliceworks.twin.workloads.jobs.conditions import condition, ensure, is_finished, is_true
 from sliceworks.twin.workloads.jobs.state import Obj, State, assess
 from sliceworks.twin.workloads.pods import PODS, TRACKING, Pod, Pods
+from sliceworks.twin.workloads.selecting import Selecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sliceworks.base.errors import ApiError
-    from sliceworks.kube.selectors import LabelSelector
     from sliceworks.twin.controllers.world import World
 
 JOBS = "batch/jobs"
@@ -46,7 +46,7 @@ class Jobs(Controller[Key]):
         self._hands = PodHands(world, "job-controller", "job-controller")
         self._records: dict[Key, Record] = {}
         self._generations: dict[Key, int] = {}
-        self._selectors: dict[str, dict[str, LabelSelector]] = {}
+        self._selectors = Selecting()
 
     def observe(self, change: Change) -> None:
         if change.resource == JOBS:
@@ -56,14 +56,13 @@ class Jobs(Controller[Key]):
 
     def _observe_job(self, change: Change) -> None:
         key: Key = ("job", change.namespace, change.name)
-        selectors = self._selectors.setdefault(change.namespace, {})
         if change.type == "DELETED":
-            selectors.pop(change.name, None)
+            self._selectors.remove(change.namespace, change.name)
             self._generations.pop(key, None)
             self.queue.add(key)
             return
-        if change.name not in selectors:
-            selectors[change.name] = selector_of(change.obj)
+        if (change.namespace, change.name) not in self._selectors:
+            self._selectors.put(change.namespace, change.name, selector_of(change.obj))
         generation = change.obj["metadata"].get("generation", 0)
         if self._generations.get(key) == generation:
             # Most likely its status, which we wrote.
@@ -82,9 +81,8 @@ class Jobs(Controller[Key]):
         if after.tracked and (after.deleting or not after.owner):
             self.queue.add(("pod", after.namespace, after.name))
         if not after.owner and after.labels and (before is None or before.owner or before.labels != after.labels):
-            for name, selector in self._selectors.get(after.namespace, {}).items():
-                if selector.matches(after.labels):
-                    self.queue.add_after(("job", after.namespace, name), _BATCH)
+            for name in self._selectors.matching(after.namespace, after.labels):
+                self.queue.add_after(("job", after.namespace, name), _BATCH)
 
     async def sync(self, key: Key) -> None:
         kind, namespace, name = key

@@ -8,7 +8,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.workloads.dependents import REVISIONS, Dependents
-from sliceworks.twin.workloads.hands import PodHands, selector_of
+from sliceworks.twin.workloads.hands import PodHands
 from sliceworks.twin.workloads.pods import PODS, Pod, Pods
 from sliceworks.twin.workloads.replicasets import is_available, min_ready, next_available
 from sliceworks.twin.workloads.statefulsets import identity
@@ -16,7 +16,6 @@ from sliceworks.twin.workloads.statefulsets import identity
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sliceworks.kube.selectors import LabelSelector
     from sliceworks.twin.controllers.world import World
     from sliceworks.twin.workloads.statefulsets.identity import Obj
 
@@ -35,21 +34,20 @@ class StatefulSets(Controller[Key]):
         super().__init__(world)
         self._pods, self._dependents = world.shared(Pods), world.shared(Dependents)
         self._hands = PodHands(world, "statefulset-controller", "statefulset-controller")
-        self._selectors: dict[str, dict[str, LabelSelector]] = {}
+        self._known: set[Key] = set()
 
     def observe(self, change: Change) -> None:
         if change.resource == STATEFUL_SETS:
-            selectors = self._selectors.setdefault(change.namespace, {})
             if change.type == "DELETED":
-                selectors.pop(change.name, None)
+                self._known.discard((change.namespace, change.name))
             else:
-                selectors[change.name] = selector_of(change.obj)
+                self._known.add((change.namespace, change.name))
                 self.queue.add((change.namespace, change.name))
             return
         for pod in (self._pods.before, self._pods.after):
             if pod is not None and pod.owner_kind == "StatefulSet":
                 self.queue.add((pod.namespace, pod.owner_name))
-            elif pod is not None and not pod.owner and identity.parent(pod.name) in self._selectors.get(pod.namespace, ()):
+            elif pod is not None and not pod.owner and (pod.namespace, identity.parent(pod.name)) in self._known:
                 self.queue.add((pod.namespace, identity.parent(pod.name)))
 
     async def sync(self, key: Key) -> None:

@@ -1,0 +1,1 @@
+"""EndpointSlices: where the pods behind a Service are reached."""
