@@ -104,7 +104,6 @@ class Api:
     async def _route(self, call: Call) -> Response:
         target, core = call.target, self.core
         self._check(call)
-        call.form = media.accepted(call.request.headers, streamed=target.verb in {"list", "watch"})
         if target.subresource:
             return await core.subresources.handle(call)
         if self._reviews.answers(call):
@@ -141,7 +140,8 @@ class Api:
             raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
         if target.verb == "patch":
             patch_type(call)
-        elif target.verb in {"create", "update"}:
+        call.form = media.accepted(call.request.headers, streamed=target.verb in {"list", "watch"})
+        if target.verb == "create":
             media.check_type(media.content_type(call.request.headers), custom=call.resource.custom)
         for problem in path_segment_errors(target.name):
             raise BadRequest(f'Name parameter invalid: "{target.name}": {problem}')
@@ -157,8 +157,12 @@ class Api:
             return media.json_response(200, orjson.dumps({"paths": self._root()}))
         head = path.partition("/")[0]
         if request.method not in {"GET", "HEAD"}:
-            if head not in {"api", "apis"}:
+            if path in _HEALTH:
+                return _health(request, head)
+            if head not in {"api", "apis"} or (head == "apis" and path != head and not self._has_group(path)):
                 return _NO_PAGE
+            if self._discovery.document(path) is None:
+                raise unknown_path()
             raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
         if head in _HEALTH and path.removeprefix(head) in {"", "/ping"}:
             return _health(request, head)
@@ -172,7 +176,7 @@ class Api:
         if path == "openapi/v2":
             kind, body = self._openapi.legacy(request.headers.get("accept", ""))
             return Response(200, {"content-type": kind, "vary": "Accept", "cache-control": "no-cache, private"}, body)
-        if path == "openapi/v3":
+        if request.path == "/openapi/v3":
             return media.json_response(200, self._openapi.index())
         if path.startswith("openapi/v3/"):
             return self._openapi_document(request, path.removeprefix("openapi/v3/"))
@@ -191,10 +195,13 @@ class Api:
         media.accepted(request.headers)
         document = self._discovery.document(path)
         if document is None:
-            if path.startswith("apis/") and not self.core.registry.has_group(path.split("/")[1]):
+            if path.startswith("apis/") and not self._has_group(path):
                 return _NO_PAGE
             raise unknown_path()
         return media.json_response(200, document)
+
+    def _has_group(self, path: str) -> bool:
+        return self.core.registry.has_group(path.split("/")[1])
 
     def _openapi_document(self, request: Request, path: str) -> Response:
         document = self._openapi.document(path)

@@ -39,8 +39,8 @@ class DeleteOptions:
 
     grace: int | None = None
     policy: str = ""
-    uid: str = ""
-    version: str = ""
+    uid: str | None = None
+    version: str | None = None
     dry_run: bool = False
 
 
@@ -76,8 +76,8 @@ def options_from(raw: Obj) -> DeleteOptions:
     return DeleteOptions(
         raw.get("gracePeriodSeconds"),
         policy,
-        preconditions.get("uid") or "",
-        preconditions.get("resourceVersion") or "",
+        preconditions.get("uid"),
+        preconditions.get("resourceVersion"),
         bool(raw.get("dryRun")),
     )
 
@@ -190,9 +190,9 @@ class Deleter:
 
     def _check_preconditions(self, call: Call, metadata: Obj, options: DeleteOptions) -> None:
         name = metadata["name"]
-        if options.uid and options.uid != metadata["uid"]:
+        if options.uid is not None and options.uid != metadata["uid"]:
             raise _stale(call, name, "UID", (options.uid, metadata["uid"]), "deleted and then recreated")
-        if options.version and options.version != metadata["resourceVersion"]:
+        if options.version is not None and options.version != metadata["resourceVersion"]:
             found = metadata["resourceVersion"]
             raise _stale(call, name, "ResourceVersion", (options.version, found), "modified")
 

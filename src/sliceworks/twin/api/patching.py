@@ -154,7 +154,9 @@ def _check_applied(call: Call, applied: Obj) -> None:
     if not isinstance(metadata, dict):
         raise BadRequest("metadata must be an object")
     name, namespace = metadata.get("name"), metadata.get("namespace")
-    if name not in (None, "") and name != call.name:
+    if name in (None, ""):
+        raise BadRequest(f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided")
+    if name != call.name:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
     if namespace not in (None, "") and namespace != call.namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")

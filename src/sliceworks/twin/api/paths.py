@@ -36,7 +36,7 @@ def parse(method: str, path: str, *, watch: bool = False) -> Target:
     elif parts[0] == "apis" and len(parts) >= 4:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
-        return Target("get" if method == "HEAD" else method.lower(), path)
+        return Target(method.lower(), path)
     always = rest[0] == "watch" and len(rest) > 1
     if always:
         rest = rest[1:]

@@ -54,11 +54,12 @@ class Reader:
     async def list_objects(self, call: Call) -> Response:
         if call.form.view == "PartialObjectMetadata":
             raise media.not_acceptable(streamed=True)
+        limit = call.number("limit") or 0
+        check_list_options(call, watch=False)
         view, match = View(call), matcher(call)
         at, after = await self._position(call)
         revision = at if at is not None else self._core.store.revision
         await self._core.store.settled()
-        limit = call.number("limit") or 0
         entries, last = self._collect(call, match, at, after, limit)
         metadata: Obj = {"resourceVersion": str(revision)}
         if last:
@@ -86,13 +87,12 @@ class Reader:
     async def _position(self, call: Call) -> tuple[int | None, str]:
         """Which revision to read, None for the newest, and behind which key to start."""
         version, match, token = call.param("resourceVersion"), call.param("resourceVersionMatch"), call.param("continue")
-        check_list_options(call, watch=False)
         wanted = revision_param(call)
         if token:
             revision, start = decode_continue(token)
             if wanted:
                 raise BadRequest("specifying resource version is not allowed when using continue")
-            if revision < self._core.store.compacted(call.resource.stored_as):
+            if 0 < revision < self._core.store.compacted(call.resource.stored_as):
                 raise Expired(_EXPIRED, details=None) from None
             return (revision if revision > 0 else None), start
         await self._core.reached(wanted)
@@ -180,14 +180,14 @@ def _field_test(call: Call, fields: selectors.FieldSelector) -> Callable[[Entry]
     if known or call.resource.custom:
         fields.check(lambda name: name in known or name in simple)
     for term in fields.terms:
-        if term.field not in known and term.field not in simple:
+        if term.field and term.field not in known and term.field not in simple:
             place = f"{call.resource.group}/{call.version.name}, Resource={call.resource.plural}"
             raise BadRequest(
                 f'Unable to find "{place}" that match label selector "{call.param("labelSelector")}", field selector '
                 f'"{call.param("fieldSelector")}": "{term.field}" is not a known field selector: only "metadata.name", '
                 '"metadata.namespace"'
             )
-    names = [term.field for term in fields.terms if term.field not in simple]
+    names = [term.field for term in fields.terms if term.field in known]
 
     def test(entry: Entry) -> bool:
         values = {"metadata.name": entry.name, "metadata.namespace": entry.namespace}
@@ -229,7 +229,10 @@ def decode_continue(token: str) -> tuple[int, str]:
         value, _ = media.read_json(text)
         if value["v"] != "meta.k8s.io/v1":
             raise _bad_continue(f'server does not recognize this encoded version "{value["v"]}"')
-        return int(value["rv"]), str(value["start"]).removesuffix("\0")
+        revision, start = int(value["rv"]), str(value["start"])
+        if ".." in start.split("/"):
+            raise _bad_continue(start)
+        return revision, start.removesuffix("\0")
     except media.Unreadable as error:
         raise _bad_continue(str(error)) from error
     except (ValueError, KeyError, TypeError) as error:

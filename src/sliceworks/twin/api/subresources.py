@@ -40,6 +40,7 @@ class Subresources:
             return await self._part(call)
         special = getattr(self, f"_{name}", None)
         if special is None:
+            self._object(call)
             raise BadRequest(f"{call.resource.plural}/{name} is not supported here")
         response: Response = await special(call)
         return response
