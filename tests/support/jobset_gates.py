@@ -46,7 +46,12 @@ class TwinGates:
         self._now = gates
         self._api.post("/api/v1/namespaces", {"metadata": {"name": "jobset-system"}})
         config = {"apiVersion": "config.jobset.x-k8s.io/v1alpha1", "kind": "Configuration", "featureGates": gates}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "data": {_FILE: yaml.dump(config)}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "jobset-manager-config"},
+            "data": {_FILE: yaml.dump(config)},
+        }
         self._api.apply("/api/v1/namespaces/jobset-system/configmaps/jobset-manager-config", body, force=True).ok()
 
 

@@ -98,6 +98,58 @@ def test_refused_at_once(js: Played, real: bool, case: str) -> None:
     _compare(js, case, js.create(*jobs, **spec), real)
 
 
+def _with(**fields: Any) -> dict[str, Any]:
+    return {"replicatedJobs": [{**replicated("a"), **fields}]}
+
+
+def _pods(**spec: Any) -> dict[str, Any]:
+    return _with(template={"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "x"}], **spec}}}})
+
+
+_UNREADABLE: dict[str, Any] = {
+    "spec_list": [],
+    "spec_text": "x",
+    "jobs_object": {"replicatedJobs": {}},
+    "jobs_texts": {"replicatedJobs": ["x"]},
+    "jobs_null": {"replicatedJobs": [None]},
+    "template_null": _with(template=None),
+    "template_text": _with(template="x"),
+    "template_absent": {"replicatedJobs": [{"name": "a"}]},
+    "name_number": _with(name=3),
+    "replicas_text": _with(replicas="x"),
+    "replicas_large": _with(replicas=2**40),
+    "replicas_fraction": _with(replicas=1.5),
+    "network_text": {**_with(), "network": "x"},
+    "subdomain_number": {**_with(), "network": {"subdomain": 3}},
+    "rules_text": {**_with(), "failurePolicy": {"rules": "x"}},
+    "rule_null": {**_with(), "failurePolicy": {"rules": [None]}},
+    "rule_without_action": {**_with(), "failurePolicy": {"rules": [{"name": "x"}]}},
+    "operator_absent": {**_with(), "successPolicy": {}},
+    "order_absent": {**_with(), "startupPolicy": {}},
+    "coordinator_empty": {**_with(), "coordinator": {}},
+    "coordinator_text_index": {**_with(), "coordinator": {"replicatedJob": "a", "jobIndex": "x"}},
+    "depends_text": _with(dependsOn="a"),
+    "suspend_text": {**_with(), "suspend": "x"},
+    "parallelism_text": _with(template={"spec": {"parallelism": "x", "template": {"spec": {}}}}),
+    "containers_null": _pods(containers=None),
+    "quantity": _pods(containers=[{"name": "c", "resources": {"limits": {"cpu": "abc"}}}]),
+    "label_number": _with(template={"metadata": {"labels": {"a": 1}}, "spec": {"template": {"spec": {}}}}),
+}
+
+
+@pytest.mark.parametrize("case", _UNREADABLE)
+def test_what_cannot_be_read(js: Played, real: bool, case: str) -> None:
+    body = {**js.body(), "spec": _UNREADABLE[case]}
+    _compare(js, f"unreadable_{case}", js.api.post(js.home, body), real)
+
+
+def test_a_replicated_job_without_a_name(js: Played, real: bool) -> None:
+    job = {key: value for key, value in replicated("a").items() if key != "name"}
+    js.create(job, suspend=True).ok(201)
+    js.until(js.status, "a status")
+    js.check("nameless", real=real)
+
+
 def test_no_jobs_at_all(js: Played, real: bool) -> None:
     js.create().ok(201)
     js.until(lambda: js.picture()["services"], "a Service")

@@ -19,14 +19,15 @@ def counts(jobset: Obj, children: Children, *, restart_job: bool) -> Counts:
         job["name"]: {"name": job["name"], "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
         for job in replicated_jobs(jobset)
     }
+    named = {name: entry for name, entry in found.items() if name}  # Jobs of one without a name cannot be told from strangers
     for child in children.active:
-        if (entry := found.get(child.replicated_job)) is not None:
+        if (entry := named.get(child.replicated_job)) is not None:
             entry["ready"] += child.succeeded + child.ready >= child.pods
             entry["active"] += child.active > 0
             entry["suspended"] += child.suspended
     for field, ended in (("succeeded", children.successful), ("failed", children.failed)):
         for child in ended:
-            if (entry := found.get(child.replicated_job)) is not None:
+            if (entry := named.get(child.replicated_job)) is not None:
                 entry[field] += 1
     if restart_job:
         for old in (jobset.get("status") or {}).get("replicatedJobsStatus") or ():

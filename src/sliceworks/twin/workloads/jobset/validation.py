@@ -29,13 +29,16 @@ _MUTABLE_SPEC = ("nodeSelector", "tolerations", "schedulingGates")
 
 def denied(webhook: str, error: E) -> E:
     """The refusal as it comes out of the API when a webhook has spoken it."""
-    return type(error)(f'admission webhook "{webhook}" denied the request: {error.message}', details=error.details)
+    text = f'admission webhook "{webhook}" denied the request: {error.message}'
+    return type(error)(text, code=error.code, reason=error.reason, details=error.details)
 
 
 def check_new(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
     errors = list(_errors(obj, restart_job=gates.restart_job(ctx.get)))
     if errors:
         raise denied("vjobset.kb.io", field_errors.refusal(GROUP, KIND, obj["metadata"].get("name", ""), errors))
+    if obj["spec"].get("volumeClaimPolicies"):
+        ctx.warn("spec.volumeClaimPolicies: the twin makes no claims for JobSets")
 
 
 def check_change(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
