@@ -109,8 +109,10 @@ def _first_bad_byte(text: str) -> int:
     return odd.start()
 
 
-def read_time(value: Any) -> str:
-    """A `metav1.Time`: written back in UTC, in whole seconds."""
+def read_time(value: Any) -> str | None:
+    """A `metav1.Time`: written back in UTC, in whole seconds. A map may hold one that was never set."""
+    if value is None:
+        return None
     if value.__class__ is not str:
         raise mismatch(value, "string")
     return _seconds(value)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAGIC = b"k8s\x00"
 _WIRE = Path(__file__).parent / "data" / "kubernetes-1.35" / "wire.json"
 _DEEPEST = 64
+_WIDEST = (1 << 64) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 
@@ -85,7 +86,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value & _WIDEST, at
         shift += 7
 
 
