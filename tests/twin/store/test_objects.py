@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import orjson
 import pytest
 from tests.support.stores import NODES, PODS, keys, put, remove, values
@@ -156,3 +160,24 @@ def test_the_past_is_gone_with_its_history() -> None:
     assert values(store.scan(PODS, at=3)) == {"a/x": 2}
     assert store.compacted(PODS) == 3
     assert store.compacted("/secrets") == 0
+
+
+FILL = """
+from sliceworks.twin.store.store import Store
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+store = Store()
+def fill(count):
+    for number in range(count):
+        store.put("/pods", "a", str(number), {"metadata": {}, "value": "x" * 1500})
+fill(1000)
+before = resident()
+fill(20_000)
+print((resident() - before) / 19_000)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+def test_an_object_takes_little_more_memory_than_its_bytes() -> None:
+    ended = subprocess.run([sys.executable, "-c", FILL], capture_output=True, text=True, check=True)
+    assert float(ended.stdout) < 3_000

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import ssl
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from tests.support.stores import PODS, drain, durable, keys, put, remove, run, told, values
 
 from sliceworks.base.errors import ServiceUnavailable, SliceworksError
+from sliceworks.twin.auth.certificates import Certificates
 from sliceworks.twin.store.buckets import Window
 from sliceworks.twin.store.entries import ADDED, DELETED, MODIFIED, Change
 from sliceworks.twin.store.journal import Journal
@@ -235,24 +239,45 @@ def test_a_compaction_that_fails_ends_it_as_well(store: Store) -> None:
     assert len(ends) == 1
 
 
-def test_the_process_ends_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_is_refused_and_the_process_ends_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sliceworks.twin.main import TwinOptions, serve
 
-    commits = 0
+    full, last = False, 0.0
     commit = Journal.commit
 
-    def full(self: Journal, *arguments: Any) -> None:
-        nonlocal commits
-        commits += 1
-        if commits == 3:
+    def failing(self: Journal, *arguments: Any) -> None:
+        nonlocal last
+        if full:
             raise sqlite3.OperationalError("database or disk is full")
+        last = time.monotonic()
         commit(self, *arguments)
 
-    monkeypatch.setattr(Journal, "commit", full)
+    async def main() -> None:
+        nonlocal full
+        serving = asyncio.ensure_future(serve(TwinOptions("t", tmp_path, workloads=False)))
+        while not (tmp_path / "ready.json").exists() or time.monotonic() - last < 0.3:
+            await asyncio.sleep(0.01)
+        full = True
+        assert b" 503 " in await asyncio.wait_for(_create_namespace(tmp_path), 10)
+        await asyncio.wait_for(serving, 10)
+
+    monkeypatch.setattr(Journal, "commit", failing)
     with pytest.raises(SliceworksError, match="the store cannot be written: database or disk is full"):
-        asyncio.run(serve(TwinOptions("t", tmp_path)))
-    assert commits == 3
+        asyncio.run(main())
     assert not (tmp_path / "ready.json").exists()
+
+
+async def _create_namespace(folder: Path) -> bytes:
+    """The status line of the answer."""
+    tls = ssl.create_default_context(cadata=Certificates(folder / "ca.pem", folder / "server.pem").authority())
+    port, token = orjson.loads((folder / "ready.json").read_bytes())["port"], (folder / "token").read_text()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname="localhost")
+    body = b'{"metadata":{"name":"new"}}'
+    writer.write(f"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n".encode())
+    writer.write(b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+    line = await reader.readline()
+    writer.close()
+    return line
 
 
 def test_durable_runs_in_virtual_time_are_the_same_byte_for_byte(tmp_path: Path) -> None:

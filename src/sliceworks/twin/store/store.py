@@ -101,7 +101,9 @@ class Store:
     def _next_entry(self, resource: str, namespace: str, name: str, obj: dict[str, Any]) -> Entry:
         self._check()
         obj["metadata"]["resourceVersion"] = str(self.revision + 1)
-        entry = Entry(resource, namespace, name, self.revision + 1, orjson.dumps(obj))
+        # A copy of the exact size: what orjson returns keeps the memory around it from being used again, several times its size.
+        data = bytes(memoryview(orjson.dumps(obj)))
+        entry = Entry(resource, namespace, name, self.revision + 1, data)
         self.revision += 1
         return entry
 
