@@ -8,6 +8,9 @@ from sliceworks.twin.workloads.deployments.controller import Deployments
 from sliceworks.twin.workloads.endpoints.controller import EndpointSlices
 from sliceworks.twin.workloads.jobs.controller import Jobs
 from sliceworks.twin.workloads.jobs.ttl import FinishedJobs
+from sliceworks.twin.workloads.nodehealth.eviction import TaintEviction
+from sliceworks.twin.workloads.nodehealth.lifecycle import NodeLifecycle
+from sliceworks.twin.workloads.nodehealth.pod_garbage import PodGarbage
 from sliceworks.twin.workloads.replicasets import ReplicaSets
 from sliceworks.twin.workloads.statefulsets.controller import StatefulSets
 
@@ -18,4 +21,14 @@ if TYPE_CHECKING:
 
 def controllers(world: World) -> tuple[Controller[Any], ...]:
     """All of them, in the order in which they are told of a change."""
-    return (Jobs(world), FinishedJobs(world), ReplicaSets(world), Deployments(world), StatefulSets(world), EndpointSlices(world))
+    return (
+        Jobs(world),
+        FinishedJobs(world),
+        ReplicaSets(world),
+        Deployments(world),
+        StatefulSets(world),
+        EndpointSlices(world),
+        NodeLifecycle(world),
+        TaintEviction(world),
+        PodGarbage(world),
+    )

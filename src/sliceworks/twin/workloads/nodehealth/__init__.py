@@ -1,0 +1,1 @@
+"""Nodes that stop to answer, and what becomes of the pods on them."""
