@@ -163,12 +163,28 @@ def test_a_silent_node_leaves_its_pods_as_they_are() -> None:
         await clock.sleep(1)
         await _state(client, "silent")
         lease = await client.get(LEASE, "gke-pool-0", "kube-node-lease")
-        assert "sliceworks.dev/heartbeat" not in (lease["metadata"].get("annotations") or {})
+        assert lease["spec"]["leaseDurationSeconds"] == 40
         await clock.sleep(30)
         assert (await client.get(POD, "p"))["status"]["phase"] == "Running"
         await _state(client, None)
         await clock.sleep(1)
         assert (await client.get(POD, "p"))["status"]["phase"] == "Succeeded"
+
+    played(main)
+
+
+def test_a_node_that_stays_silent_is_taken_for_lost() -> None:
+    async def main(client: Client) -> None:
+        await clock.sleep(600)
+        assert (await condition(client, "gke-pool-0"))["status"] == "True"
+        await _state(client, "silent")
+        await clock.sleep(45)
+        assert (await condition(client, "gke-pool-0"))["status"] == "True"
+        await clock.sleep(10)
+        assert (await condition(client, "gke-pool-0"))["status"] == "Unknown"
+        await _state(client, None)
+        await clock.sleep(1)
+        assert (await condition(client, "gke-pool-0"))["status"] == "True"
 
     played(main)
 
@@ -236,7 +252,7 @@ def test_real_heartbeats_renew_the_lease() -> None:
                 await clock.sleep(400)
                 lease = await client.get(LEASE, "gke-pool-0", "kube-node-lease")
                 assert lease["spec"]["renewTime"] > first
-                assert "annotations" not in lease["metadata"]
+                assert lease["spec"]["leaseDurationSeconds"] == 40
                 assert (await condition(client, "gke-pool-0"))["lastHeartbeatTime"] >= "2026-01-05T08:05:00Z"
 
     clock.run(main(), virtual=True)

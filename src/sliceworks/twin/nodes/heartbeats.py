@@ -1,8 +1,8 @@
 """Heartbeats: the lease of each node that is up, and now and then the times in its conditions.
 
 A real node renews its lease every ten seconds. Ten thousand nodes that do so in virtual time would be all that a rehearsal does: so
-a twin's nodes are `quiet`. The lease is written once and says that its holder is taken to be alive; when a node falls silent that
-word is taken back, and the time without heartbeats counts from then.
+a twin's nodes are `quiet`. The lease is written once and asks to be waited for as long as a year; when a node falls silent it asks
+for no more than any lease does, and the time without heartbeats counts from then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 NAMESPACE = "kube-node-lease"
-ASSUMED = {"sliceworks.dev/heartbeat": "assumed"}
+LEASE_SECONDS, QUIET_SECONDS = 40, 365 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Rhythm:
 
     @property
     def quiet(self) -> bool:
-        """Whether a lease is written once and taken to be fresh."""
+        """Whether a lease is written once and never renewed."""
         return not self.lease
 
 
@@ -52,10 +52,10 @@ class Heartbeats:
         """Renew a node's lease, or make it."""
         name = node["metadata"]["name"]
         moment = clock.micro_timestamp()
-        annotations = ASSUMED if self.rhythm.quiet else {next(iter(ASSUMED)): None}
+        seconds = QUIET_SECONDS if self.rhythm.quiet else LEASE_SECONDS
         if name in self._leased:
             try:
-                change = {"metadata": {"annotations": annotations}, "spec": {"renewTime": moment}}
+                change = {"spec": {"renewTime": moment, "leaseDurationSeconds": seconds}}
                 await self._client.patch(LEASE, name, change, NAMESPACE)
             except NotFound:
                 self._leased.discard(name)
@@ -63,7 +63,7 @@ class Heartbeats:
         else:
             self._leased.add(name)
             try:
-                await self._client.create(_lease(node, moment, quiet=self.rhythm.quiet), NAMESPACE, resource=LEASE)
+                await self._client.create(_lease(node, moment, seconds), NAMESPACE, resource=LEASE)
             except AlreadyExists:
                 await self.beat(node)
         await self._conditions(node)
@@ -73,7 +73,7 @@ class Heartbeats:
         name = node["metadata"]["name"]
         self._told.pop(name, None)
         if self.rhythm.quiet and name in self._leased:
-            change = {"metadata": {"annotations": dict.fromkeys(ASSUMED)}, "spec": {"renewTime": clock.micro_timestamp()}}
+            change = {"spec": {"renewTime": clock.micro_timestamp(), "leaseDurationSeconds": LEASE_SECONDS}}
             await self._client.patch(LEASE, name, change, NAMESPACE)
 
     def forget(self, name: str) -> None:
@@ -92,12 +92,10 @@ class Heartbeats:
         await self._client.patch(NODE, name, change, subresource="status")
 
 
-def _lease(node: Obj, moment: str, *, quiet: bool) -> Obj:
+def _lease(node: Obj, moment: str, seconds: int) -> Obj:
     name = node["metadata"]["name"]
     owner = owner_reference({"apiVersion": "v1", "kind": "Node", **node}, controller=False, block=False)
     del owner["controller"], owner["blockOwnerDeletion"]
     metadata: Obj = {"name": name, "namespace": NAMESPACE, "ownerReferences": [owner]}
-    if quiet:
-        metadata["annotations"] = dict(ASSUMED)
-    spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": moment}
+    spec = {"holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": moment}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
