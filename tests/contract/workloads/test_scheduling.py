@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -528,6 +529,21 @@ def test_a_new_toleration_helps(stage: Stage) -> None:
     assert stage.where("one") == "a"
 
 
+def test_a_refusal_keeps_its_time_when_its_words_change(stage: Stage) -> None:
+    stage.node("a", cpu="1")
+    stage.pod("one", asks={"cpu": "4"}, nodeSelector={"x": "1"})
+    first = stage.refusal("one")
+    since = stage.condition("one")["lastTransitionTime"]
+    time.sleep(1.1)
+    stage.node("b", cpu="1", labels={"x": "1"})
+    stage.change_node("a", {"metadata": {"labels": {"x": "1"}}})
+    reason = f"0/2 nodes are available: 2 Insufficient cpu. {UNHELPFUL.format(2)}"
+    stage.refused_with("one", reason)
+    assert first != reason
+    assert stage.condition("one")["lastTransitionTime"] == since
+    eventually(lambda: {first, reason} <= {event["message"] for event in stage.events("one", "FailedScheduling")})
+
+
 def test_refusals_are_told_again_when_they_change(stage: Stage) -> None:
     stage.node("a", labels={"x": "1"})
     stage.pod("one", nodeSelector={"x": "2"})
@@ -673,3 +689,14 @@ def test_a_pod_that_is_deleted_waits_no_longer(stage: Stage) -> None:
     stage.refusal("two")
     stage.node("a", cpu="1")
     assert stage.where("two") == "a"
+
+
+def test_a_node_that_is_large_enough_is_looked_at_even_if_it_is_tainted(stage: Stage) -> None:
+    stage.node("a", cpu="1")
+    stage.pod("one", asks={"cpu": "4"})
+    stage.refusal("one")
+    assert "series" not in stage.event("one", "FailedScheduling")
+    for name in ("b", "c"):
+        stage.node(name, cpu="8", taints=[{"key": "t", "effect": "NoSchedule"}])
+    reasons = "1 Insufficient cpu, 2 node(s) had untolerated taint(s)"
+    stage.refused_with("one", f"0/3 nodes are available: {reasons}. {UNHELPFUL.format(3)}")

@@ -36,7 +36,7 @@ class Town(Embedded):
 
     async def placed(self) -> dict[str, str]:
         """Which pod lies where, once all is quiet."""
-        await asyncio.sleep(5)
+        await asyncio.sleep(1)
         listed = await self.do("GET", self.pods)
         return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in listed["items"]}
 

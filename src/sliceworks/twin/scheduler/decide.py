@@ -44,6 +44,13 @@ def decide(pod: Pod, snapshot: Snapshot) -> Placement | Unschedulable:
     return _Decision(pod, snapshot).made()
 
 
+def equals(pod: Pod, snapshot: Snapshot) -> list[str]:
+    """All the nodes that suit a pod best: chance decides between them."""
+    decision = _Decision(pod, snapshot)
+    candidates = list(decision.candidates(snapshot.group(pod.shape.wants)))
+    return [node.name for node in _best(candidates, Preferences(pod, snapshot, decision.spreads))]
+
+
 class _Decision:
     def __init__(self, pod: Pod, snapshot: Snapshot) -> None:
         self.pod = pod
@@ -78,9 +85,10 @@ class _Decision:
             preferences = Preferences(self.pod, snapshot, self.spreads)
         if self.links is None and not snapshot.nominated and (preferences is None or not preferences.count):
             return group.best()
-        return _best(list(self._candidates(group)), preferences)
+        best = _best(list(self.candidates(group)), preferences)
+        return clock.randomness().choice(best) if len(best) > 1 else best[0] if best else None
 
-    def _candidates(self, group: Group) -> Iterator[tuple[Node, int, Taste]]:
+    def candidates(self, group: Group) -> Iterator[tuple[Node, int, Taste]]:
         """Some of the nodes that take the pod: all where they are few."""
         found = 0
         for candidate in group.some():
@@ -129,19 +137,16 @@ class _Decision:
         return counts, [node for node, verdict in verdicts.items() if verdict.resolvable]
 
 
-def _best(candidates: list[tuple[Node, int, Taste]], preferences: Preferences | None) -> Node | None:
-    """The best of some nodes; among equals chance decides."""
-    if not candidates:
-        return None
-    if len(candidates) == 1:
-        return candidates[0][0]
+def _best(candidates: list[tuple[Node, int, Taste]], preferences: Preferences | None) -> list[Node]:
+    """The best of some nodes, all that are equally good."""
+    if len(candidates) < 2:
+        return [node for node, _, _ in candidates]
     tastes = [taste for _, _, taste in candidates]
     most = max(taste[0] for taste in tastes), max(taste[1] for taste in tastes)
     more = preferences.scores([node for node, _, _ in candidates]) if preferences is not None else [0] * len(candidates)
     totals = [score + normal(taste, *most) + extra for (_, score, taste), extra in zip(candidates, more, strict=True)]
     highest = max(totals)
-    equal = [node for (node, _, _), total in zip(candidates, totals, strict=True) if total == highest]
-    return equal[0] if len(equal) == 1 else clock.randomness().choice(sorted(equal, key=_index))
+    return sorted((node for (node, _, _), total in zip(candidates, totals, strict=True) if total == highest), key=_index)
 
 
 def fits(pod: Pod, node: Node, links: Links | None, snapshot: Snapshot, without: Iterable[Pod] = ()) -> Verdict | None:

@@ -58,7 +58,7 @@ class Families:
     def spreads(self, pod: Pod) -> Spreads:
         """The constraints that hold for a pod: its own, or those of its family."""
         own = pod.shape.spreads
-        if own is not NO_SPREADS:
+        if own.hard or own.soft:
             return own
         if not self._by_label and not self._sets:
             return NO_SPREADS

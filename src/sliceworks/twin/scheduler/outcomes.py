@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.scheduler.pods import Pod
     from sliceworks.twin.scheduler.preemption import Preemption
 
+Condition = dict[str, Any]
 _STRATEGIC = "application/strategic-merge-patch+json"
 _AGENT = "kube-scheduler"
 
@@ -44,19 +45,17 @@ class Outcomes:
     async def refuse(self, pod: Pod, message: str, *, is_new: bool, clears: bool) -> None:
         """Tell a pod why it has no node; `clears` takes its nomination away."""
         await self._events.warning(pod, "FailedScheduling", "Scheduling", message)
-        status: dict[str, Any] = {"conditions": [_condition(pod, "PodScheduled", "False", "Unschedulable", message)]}
-        if clears:
-            status["nominatedNodeName"] = None
         if is_new or clears:
-            await self._patch(pod, status)
+            condition = _condition(pod, "PodScheduled", "False", "Unschedulable", message)
+            await self._patch(pod, condition, **({"nominatedNodeName": None} if clears else {}))
 
     async def preempt(self, pod: Pod, found: Preemption, message: str, outbid: Iterable[Pod]) -> None:
         """Tell a pod where room is made for it, and make it."""
         await self._events.warning(pod, "FailedScheduling", "Scheduling", message)
         condition = _condition(pod, "PodScheduled", "False", "Unschedulable", message)
-        await self._patch(pod, {"conditions": [condition], "nominatedNodeName": found.node.name})
+        await self._patch(pod, condition, nominatedNodeName=found.node.name)
         for other in outbid:
-            await self._patch(other, {"nominatedNodeName": None})
+            await self._patch(other, None, nominatedNodeName=None)
         for victim in found.victims:
             if not victim.terminating:
                 await self._evict(victim, pod, found.node.name)
@@ -64,7 +63,7 @@ class Outcomes:
     async def _evict(self, victim: Pod, preemptor: Pod, node: str) -> None:
         message = f"{COMPONENT}: preempting to accommodate a higher priority pod"
         condition = _condition(victim, "DisruptionTarget", "True", "PreemptionByScheduler", message)
-        await self._patch(victim, {"conditions": [condition]})
+        await self._patch(victim, condition)
         try:
             await self._send("DELETE", _path(victim), None)
         except NotFound:
@@ -72,27 +71,37 @@ class Outcomes:
         note = f"Preempted by pod {preemptor.uid} on node {node}"
         await self._events.normal(victim, "Preempted", "Preempting", note, preemptor)
 
-    async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
+    async def _patch(self, pod: Pod, condition: Condition | None, **fields: str | None) -> None:
         """Change a pod's status; one that is gone or another by now needs no word."""
-        if "conditions" in status:
-            status["$setElementOrder/conditions"] = self._order(pod, status["conditions"])
+        status: dict[str, Any] = dict(fields)
+        obj = self._world.get("/pods", *pod.key) or {}
+        if condition is not None:
+            known = (obj.get("status") or {}).get("conditions") or ()
+            status.update(_among(condition, {one["type"]: one for one in known}))
+        if not status:
+            return
         body = {"metadata": {"uid": pod.uid}, "status": status}
         try:
             await self._send("PATCH", f"{_path(pod)}/status", body, content_type=_STRATEGIC)
         except ApiError:
             return
 
-    def _order(self, pod: Pod, conditions: list[dict[str, Any]]) -> list[dict[str, str]]:
-        """The conditions' types as they stand, new ones last."""
-        obj = self._world.get("/pods", *pod.key) or {}
-        known = (obj.get("status") or {}).get("conditions") or ()
-        return [{"type": kind} for kind in dict.fromkeys(one["type"] for one in (*known, *conditions))]
-
     async def _send(self, method: str, path: str, body: dict[str, Any] | None, **options: str) -> None:
         await self._world.send(self._user, method, path, body, user_agent=_AGENT, **options)
 
 
-def _condition(pod: Pod, kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
+def _among(condition: Condition, known: dict[str, Condition]) -> dict[str, Any]:
+    """The patch that brings a condition among those that stand: they keep their order, and its time changes with its status."""
+    before = known.get(condition["type"], {})
+    if before.get("status") == condition["status"]:
+        condition["lastTransitionTime"] = before.get("lastTransitionTime")
+    if before == condition:
+        return {}
+    order = [{"type": kind} for kind in dict.fromkeys((*known, condition["type"]))]
+    return {"conditions": [condition], "$setElementOrder/conditions": order}
+
+
+def _condition(pod: Pod, kind: str, status: str, reason: str, message: str) -> Condition:
     return {
         "type": kind,
         "observedGeneration": pod.generation,

@@ -52,7 +52,7 @@ class Shape:
 
 
 class Pod:
-    """One pod. But for its nomination it does not change: what has changed is read anew."""
+    """One pod. But for its nomination and its revision it does not change: what has changed is read anew."""
 
     __slots__ = (
         "generation",

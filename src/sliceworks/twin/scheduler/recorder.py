@@ -25,14 +25,16 @@ class Recorder:
     def __init__(self, world: World, user: User) -> None:
         self._world = world
         self._user = user
-        self._known: dict[tuple[str, str], list[Any]] = {}
+        self._known: dict[tuple[str, str, str], list[Any]] = {}
 
     async def normal(self, pod: Pod, reason: str, action: str, note: str, related: Pod | None = None) -> None:
         await self._write(pod, ("Normal", reason, action), note, related)
 
     async def warning(self, pod: Pod, reason: str, action: str, note: str) -> None:
         """A warning about a pod that may come again."""
-        known = self._known.get((pod.uid, reason))
+        # An event is about a pod at a revision: only while that stands, what happens again is counted.
+        about = pod.uid, pod.revision, reason
+        known = self._known.get(about)
         now = clock.loop_time()
         if known is not None and now - known[1] < _SERIES_SECONDS:
             known[1], known[2] = now, known[2] + 1
@@ -41,11 +43,11 @@ class Recorder:
             return
         while len(self._known) >= _MOST_KNOWN:
             del self._known[next(iter(self._known))]
-        self._known[pod.uid, reason] = [await self._write(pod, ("Warning", reason, action), note), now, 1]
+        self._known[about] = [await self._write(pod, ("Warning", reason, action), note), now, 1]
 
     def forget(self, pod: Pod) -> None:
         """The pod has a node or is gone."""
-        self._known.pop((pod.uid, "FailedScheduling"), None)
+        self._known.pop((pod.uid, pod.revision, "FailedScheduling"), None)
 
     async def _write(self, pod: Pod, what: tuple[str, str, str], note: str, related: Pod | None = None) -> str:
         kind, reason, action = what

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from sliceworks.twin.scheduler.nodes import Node
     from sliceworks.twin.scheduler.pods import Wants
 
-    Images = Callable[[str], float]
+    Images = Callable[[str], int]
 
 _MEGA = 1024 * 1024
 _LEAST_BYTES, _MOST_BYTES = 23 * _MEGA, 1000 * _MEGA
 
 
 def local_score(wants: Wants, node: Node, images: Images) -> int:
-    """The sum of what depends on this node alone; `images` tells on which share of the nodes an image is."""
+    """The sum of what depends on this node alone; `images` tells the bytes of an image, times the share of nodes that have it."""
     cpu, memory = node.cpu, node.memory
     score = parts = 0
     if cpu:
@@ -46,7 +46,7 @@ def _evenness(wants: Wants, node: Node) -> int:
 
 
 def _at_hand(wants: Wants, node: Node, images: Images) -> int:
-    total = sum(int(node.images[name] * images(name)) for name in wants.images if name in node.images)
+    total = sum(images(name) for name in wants.images if name in node.images)
     most = _MOST_BYTES * len(wants.images)
     total = min(max(total, _LEAST_BYTES), most)
     return 100 * (total - _LEAST_BYTES) // (most - _LEAST_BYTES)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # What groups remember of nodes, all together: about a hundred megabytes.
 _MOST_REMEMBERED = 400_000
+_FEW_NODES = 100
 
 
 class Snapshot:
@@ -42,7 +43,7 @@ class Snapshot:
         self._node_labels: dict[str, dict[str, dict[Node, None]]] = {}
         self._pod_labels: dict[str, dict[str, dict[Key, Pod]]] = {}
         self._priorities: dict[int, int] = {}
-        self._images: dict[str, int] = {}
+        self._images: dict[str, tuple[int, int]] = {}
 
     def set_node(self, obj: Mapping[str, Any]) -> Node | None:
         """A node as it is now; returns it when something changed that counts."""
@@ -61,8 +62,7 @@ class Snapshot:
             changed = node.update(obj)
         if not changed:
             return None
-        self._count_images(images, -1)
-        self._count_images(node.images, 1)
+        self._count_images(images, node.images)
         self.tallies.clear()
         self._log(node)
         return node
@@ -73,7 +73,7 @@ class Snapshot:
             return
         self._index_pods(node, -1)
         self._index_labels(node, node.labels, {})
-        self._count_images(node.images, -1)
+        self._count_images(node.images, {})
         node.labels, node.images, node.gone = {}, {}, True
         node.version += 1
         if node.pods:
@@ -160,7 +160,7 @@ class Snapshot:
         """The nodes as pods with these wants see them, now. Unless the whole is asked for, some that refuse may be left out."""
         group = self._groups.pop(wants.key, None)
         if group is None or group.position < self._start:
-            group = Group(wants, self._image_share, clock.randomness())
+            group = Group(wants, self._image_bytes, clock.randomness())
             pair = group.pair = None if whole else wants.choice.exact()
             group.look(self.nodes.values() if pair is None else self.nodes_with(*pair))
             self._make_room(group.size)
@@ -190,12 +190,22 @@ class Snapshot:
             self._start += len(self._changed)
             self._changed.clear()
 
-    def _image_share(self, name: str) -> float:
-        return self._images.get(name, 0) / max(1, len(self.nodes))
+    def _image_bytes(self, name: str) -> int:
+        size, number = self._images[name]
+        return int(size * (number / len(self.nodes)))
 
-    def _count_images(self, images: Mapping[str, int], sign: int) -> None:
-        for name in images:
-            self._images[name] = self._images.get(name, 0) + sign
+    def _count_images(self, old: Mapping[str, int], new: Mapping[str, int]) -> None:
+        """An image counts with the size that the first node gave it."""
+        for name in old:
+            size, number = self._images.pop(name)
+            if number > 1:
+                self._images[name] = size, number - 1
+        for name, given in new.items():
+            size, number = self._images.get(name, (given, 0))
+            self._images[name] = size, number + 1
+        if self._images and len(self.nodes) <= _FEW_NODES:
+            # Every node's score has changed a little; where nodes are many that tips no balance.
+            self._groups.clear()
 
     def _pods_with(self, key: str, value: str) -> Iterable[Pod]:
         values = self._pod_labels.get(key)

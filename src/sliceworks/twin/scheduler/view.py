@@ -24,6 +24,7 @@ _PODS, _NODES, _NAMESPACES, _BUDGETS = "/pods", "/nodes", "/namespaces", "policy
 _SPARE_SHAPES = 4096
 _EASED_BY_LEAVING = frozenset(("PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
 _EASED_BY_COMING = frozenset(("PodTopologySpread", "PodAffinity"))
+_MOVED_BY_NODES = frozenset(("NodePorts", "PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
 _EASED_BY_ROOM = frozenset(("NodeResourcesFit", "NodePorts"))
 
 
@@ -106,6 +107,7 @@ class View:
         if known is not None:
             same = known.uid == pod.uid and known.shape is pod.shape and known.labels == pod.labels
             if same and known.nominated == pod.nominated and known.priority == pod.priority:
+                known.revision = pod.revision
                 return
             self.snapshot.withdraw(known, known.nominated)
         if pod.nominated:
@@ -205,10 +207,16 @@ def _is_ours(spec: dict[str, Any]) -> bool:
 
 
 def _may_take(rules: frozenset[str], lane: Lane, node: Node) -> bool:
-    """Whether a node that came or changed is one that these pods accept, or moves the places they count."""
-    if not rules or not _EASED_BY_COMING.isdisjoint(rules):
-        return True
-    return not isinstance(unchanging(lane.first.shape.wants, node), Verdict)
+    """Whether a node that came or changed passes one of the checks that failed, or moves the places that are counted."""
+    wants = lane.first.shape.wants
+    return (
+        not rules
+        or not _MOVED_BY_NODES.isdisjoint(rules)
+        or ("NodeResourcesFit" in rules and all(amount <= node.allocatable.get(name, 0) for name, amount in wants.requests))
+        or ("TaintToleration" in rules and not wants.tolerations.refuses(node.taints))
+        or ("NodeAffinity" in rules and wants.choice.accepts(node.name, node.labels))
+        or ("NodeUnschedulable" in rules and not node.unschedulable)
+    )
 
 
 def _has_room(lane: Lane, node: Node, lowest: int | None) -> bool:
