@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.workloads.deployments.controller import Deployments
+from sliceworks.twin.workloads.disruption import Disruption
 from sliceworks.twin.workloads.endpoints.controller import EndpointSlices
 from sliceworks.twin.workloads.jobs.controller import Jobs
 from sliceworks.twin.workloads.jobs.ttl import FinishedJobs
@@ -28,6 +29,7 @@ def controllers(world: World) -> tuple[Controller[Any], ...]:
         Deployments(world),
         StatefulSets(world),
         EndpointSlices(world),
+        Disruption(world),
         NodeLifecycle(world),
         TaintEviction(world),
         PodGarbage(world),
