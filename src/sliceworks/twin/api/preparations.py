@@ -41,7 +41,7 @@ def _keep_namespace(new: Obj, old: Obj, cluster: ClusterView) -> None:
 
 def _pod(obj: Obj, cluster: ClusterView) -> None:
     spec = obj.get("spec") or {}
-    status: Obj = {"phase": "Pending", "qosClass": qos_secret(spec)}
+    status: Obj = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
@@ -56,7 +56,7 @@ def _pod(obj: Obj, cluster: ClusterView) -> None:
     obj["status"] = status
 
 
-def qos_secret(spec: Obj) -> str:
+def qos_class(spec: Obj) -> str:
     """Guaranteed, Burstable or BestEffort, from the containers' CPU and memory."""
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     asked = False

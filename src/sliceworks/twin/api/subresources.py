@@ -11,7 +11,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, Conflict, NotFound, TooManyRequests
 from sliceworks.kube.transport import Response
 from sliceworks.schemas.field_errors import refusal, required
-from sliceworks.twin.api import media, objects, scaling
+from sliceworks.twin.api import media, objects, pod_parts, scaling
 from sliceworks.twin.api.bodies import read_kind
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.deletes import options_from
@@ -36,12 +36,11 @@ class Subresources:
 
     async def handle(self, call: Call) -> Response:
         name = call.target.subresource
-        if name in {"status", "ephemeralcontainers", "resize"}:
+        if name == "status" or name in pod_parts.PARTS:
             return await self._part(call)
         special = getattr(self, f"_{name}", None)
         if special is None:
-            self._object(call)
-            raise BadRequest(f"{call.resource.plural}/{name} is not supported here")
+            raise _no_stream(call, objects.served(call.resource, call.version, self._object(call)))
         response: Response = await special(call)
         return response
 
@@ -161,6 +160,14 @@ class Subresources:
         if self._core.logs is None:
             raise NotFound(f"the twin keeps no log of container {container} in pod {call.name}", details={})
         return self._core.logs(call, pod, container)
+
+
+def _no_stream(call: Call, obj: Obj) -> BadRequest:
+    """Nothing here can be attached to; the real server says so of a pod that has no node."""
+    streams = call.resource.key == "/pods" and call.target.subresource in {"exec", "attach", "portforward"}
+    if streams and not obj["spec"].get("nodeName"):
+        return BadRequest(f"pod {call.name} does not have a host assigned")
+    return BadRequest(f"{call.resource.plural}/{call.target.subresource} is not supported here")
 
 
 def _over_budget(why: str, **extra: int) -> TooManyRequests:

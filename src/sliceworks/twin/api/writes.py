@@ -12,7 +12,7 @@ import orjson
 from sliceworks.base import clock, names
 from sliceworks.base.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from sliceworks.schemas import field_errors, managed, rules, structural
-from sliceworks.twin.api import customs, objects
+from sliceworks.twin.api import customs, objects, pod_parts
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.patching import apply_patch, check_patch_options, read_patch
 from sliceworks.twin.controllers.accounts import default_account
@@ -206,6 +206,9 @@ class Writer:
             keep(obj, old)
         elif subresource == "status":
             self._keep_all_but_status(call, obj, old)
+        elif subresource in pod_parts.PARTS:
+            pod_parts.narrow(subresource, obj, old)
+            self._raise_generation(call, obj, old)
         else:
             if strategy.has_status:
                 _copy(old, obj, "status")
@@ -290,7 +293,9 @@ class Writer:
         errors: list[field_errors.FieldError] = []
         if (check := rules.kind_checks().get(kind)) is not None:
             errors += check(obj)
-        if old is not None and (update := rules.update_checks().get(kind)) is not None:
+        if old is not None and call.target.subresource in pod_parts.PARTS:
+            errors += pod_parts.errors(call.target.subresource, obj, old)
+        elif old is not None and (update := rules.update_checks().get(kind)) is not None:
             errors += update(obj, old)
         return errors
 
