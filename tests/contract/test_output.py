@@ -116,6 +116,14 @@ def test_accepted_media_types(api: Api, core: str, accept: str | None) -> None:
     assert answer.headers["Content-Type"] == JSON
 
 
+@pytest.mark.parametrize("agent", ["curl/8", "Wget/1", "Mozilla/5.0 (X11)", "contract/1"])
+@pytest.mark.parametrize("wish", ["", "?pretty=true", "?pretty=false", "?pretty=0", "?pretty="])
+def test_pretty_for_people(api: Api, agent: str, wish: str) -> None:
+    text = api.get(f"/api/v1/namespaces/default{wish}", headers={"User-Agent": agent}).ok(200).text
+    people = agent != "contract/1" and wish in {"", "?pretty="}
+    assert text.startswith('{\n  "kind"') == (people or wish == "?pretty=true")
+
+
 def test_pretty(api: Api, core: str) -> None:
     assert api.get(f"{core}/secrets", {"pretty": "true"}).text.startswith('{\n  "kind": "SecretList",\n  "apiVersion": "v1",\n')
     assert api.get(f"{core}/secrets").text.startswith('{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"')

@@ -54,6 +54,7 @@ VERSION = {
 _WORTH_PACKING = 128 * 1024
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 _NO_PAGE = Response(404, {**_TEXT, "x-content-type-options": "nosniff"}, b"404 page not found\n")
+_FOR_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 _HEALTH = {"healthz", "livez", "readyz"}
 
 
@@ -240,14 +241,22 @@ def _unless_known(request: Request, response: Response) -> Response:
 
 
 def _finished(request: Request, response: Response) -> Response:
-    """Indented for people who ask for it, compressed for clients far away."""
+    """Indented for people, compressed for clients far away."""
     if response.headers.get("content-type") == media.JSON and response.stream is None:
-        if request.query and dict(request.query).get("pretty") in {"1", "true"}:
+        if _for_people(request) and response.body:
             response.body = orjson.dumps(orjson.loads(response.body), option=orjson.OPT_INDENT_2)
         if len(response.body) > _WORTH_PACKING and "gzip" in request.headers.get("accept-encoding", ""):
             response.body = gzip.compress(response.body, 1)
             response.headers = {**response.headers, "content-encoding": "gzip", "vary": "Accept-Encoding"}
     return response
+
+
+def _for_people(request: Request) -> bool:
+    """Whether the answer is read by a person: one who says so, or who sits before curl or a browser and does not say otherwise."""
+    wish = dict(request.query).get("pretty") if request.query else None
+    if wish:
+        return wish in {"1", "true"}
+    return request.headers.get("user-agent", "").startswith(_FOR_PEOPLE)
 
 
 def _params(request: Request) -> dict[str, list[str]]:
