@@ -700,3 +700,9 @@ def test_a_node_that_is_large_enough_is_looked_at_even_if_it_is_tainted(stage: S
         stage.node(name, cpu="8", taints=[{"key": "t", "effect": "NoSchedule"}])
     reasons = "1 Insufficient cpu, 2 node(s) had untolerated taint(s)"
     stage.refused_with("one", f"0/3 nodes are available: {reasons}. {UNHELPFUL.format(3)}")
+
+
+def test_a_claim_that_does_not_exist(stage: Stage) -> None:
+    stage.node("a")
+    stage.pod("one", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    stage.refused_with("one", '0/1 nodes are available: persistentvolumeclaim "data" not found. not found')

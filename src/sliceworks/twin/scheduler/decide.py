@@ -8,7 +8,7 @@ from sliceworks.base import clock
 from sliceworks.twin.scheduler.groups import Taste, lacking, normal, unchanging
 from sliceworks.twin.scheduler.links import Links
 from sliceworks.twin.scheduler.preferences import Preferences
-from sliceworks.twin.scheduler.verdicts import CONFLICT, NO_NODES, NOT_NAMED, Verdict, summary
+from sliceworks.twin.scheduler.verdicts import NO_NODES, NOT_NAMED, Verdict, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,16 +67,21 @@ class _Decision:
     def made(self) -> Placement | Unschedulable:
         pod, snapshot = self.pod, self.snapshot
         if self.names is not None and not self.names:
-            total = len(snapshot.nodes)
-            # What comes after is what kube-scheduler says when it gives up before it has looked at a node.
-            message = f"0/{total} nodes are available: {CONFLICT.reasons[0]}. not found"
-            return Unschedulable(message, frozenset((CONFLICT.rule,)), may_help=False)
+            return self._given_up("pod affinity terms conflict", "NodeAffinity")
+        missing = next((claim for claim in pod.claims if (pod.key[0], claim) not in snapshot.claims), None)
+        if missing is not None:
+            return self._given_up(f'persistentvolumeclaim "{missing}" not found', "VolumeBinding")
         nominated = snapshot.nodes.get(pod.nominated) if pod.nominated else None
         if nominated is not None and fits(pod, nominated, self.links, snapshot) is None:
             return Placement(nominated.name)
         group = snapshot.group(pod.shape.wants)
         node = self._pick(group)
         return Placement(node.name) if node is not None else self._explained()
+
+    def _given_up(self, reason: str, rule: str) -> Unschedulable:
+        """No node was looked at; what comes after the reason is what kube-scheduler says then."""
+        message = f"0/{len(self.snapshot.nodes)} nodes are available: {reason}. not found"
+        return Unschedulable(message, frozenset((rule,)), may_help=False)
 
     def _pick(self, group: Group) -> Node | None:
         snapshot, terms = self.snapshot, self.pod.shape.terms

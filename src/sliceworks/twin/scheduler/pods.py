@@ -55,6 +55,7 @@ class Pod:
     """One pod. But for its nomination and its revision it does not change: what has changed is read anew."""
 
     __slots__ = (
+        "claims",
         "generation",
         "key",
         "labels",
@@ -86,6 +87,7 @@ class Pod:
         self.started: str = status.get("startTime") or ""
         self.terminating = bool(metadata.get("deletionTimestamp"))
         self.leaving_for_others = self.terminating and _is_preempted(status)
+        self.claims = _claims(spec)
         self.owner = _controller(metadata.get("ownerReferences") or ())
 
 
@@ -176,6 +178,12 @@ def _image(container: Mapping[str, Any]) -> str:
     """An image's name with its tag."""
     name: str = container.get("image") or ""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+def _claims(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The claims a pod names."""
+    volumes = spec.get("volumes") or ()
+    return tuple(one["persistentVolumeClaim"].get("claimName", "") for one in volumes if "persistentVolumeClaim" in one)
 
 
 def _controller(owners: Iterable[Mapping[str, Any]]) -> tuple[str, str, str] | None:

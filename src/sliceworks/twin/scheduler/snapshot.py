@@ -30,6 +30,7 @@ class Snapshot:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[Key, Pod] = {}
         self.namespaces: dict[str, Labels] = {}
+        self.claims: set[Key] = set()
         self.nominated: dict[str, dict[Key, Pod]] = {}
         self.families = Families()
         self.standing = Standing()

@@ -21,7 +21,6 @@ UNSCHEDULABLE = Verdict("NodeUnschedulable", ("node(s) were unschedulable",), re
 TAINTED = Verdict("TaintToleration", ("node(s) had untolerated taint(s)",), resolvable=False)
 NOT_CHOSEN = Verdict("NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
 NOT_NAMED = Verdict("NodeAffinity", ("node(s) didn't satisfy plugin(s) [NodeAffinity]",), resolvable=False)
-CONFLICT = Verdict("NodeAffinity", ("pod affinity terms conflict",), resolvable=False)
 PORTS_TAKEN = Verdict("NodePorts", ("node(s) didn't have free ports for the requested pod ports",), resolvable=True)
 UNEVEN = Verdict("PodTopologySpread", ("node(s) didn't match pod topology spread constraints",), resolvable=True)
 NOWHERE = Verdict(

@@ -21,17 +21,19 @@ if TYPE_CHECKING:
     from sliceworks.twin.scheduler.waiting import Lane
 
 _PODS, _NODES, _NAMESPACES, _BUDGETS = "/pods", "/nodes", "/namespaces", "policy/poddisruptionbudgets"
+_CLAIMS = "/persistentvolumeclaims"
 _SPARE_SHAPES = 4096
 _EASED_BY_LEAVING = frozenset(("PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
 _EASED_BY_COMING = frozenset(("PodTopologySpread", "PodAffinity"))
 _MOVED_BY_NODES = frozenset(("NodePorts", "PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
+_EASED_BY_CLAIMS = frozenset(("VolumeBinding",))
 _EASED_BY_ROOM = frozenset(("NodeResourcesFit", "NodePorts"))
 
 
 class View:
     """The snapshot and those who wait."""
 
-    resources: ClassVar[frozenset[str]] = frozenset((_PODS, _NODES, _NAMESPACES, _BUDGETS, SERVICES, *SETS))
+    resources: ClassVar[frozenset[str]] = frozenset((_PODS, _NODES, _NAMESPACES, _BUDGETS, _CLAIMS, SERVICES, *SETS))
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
@@ -52,6 +54,9 @@ class View:
         elif resource == _NAMESPACES:
             self.snapshot.set_namespace(change.name, None if gone else change.obj["metadata"].get("labels") or {})
             self.waiting.wake_failed(_EASED_BY_LEAVING)
+        elif resource == _CLAIMS:
+            (self.snapshot.claims.discard if gone else self.snapshot.claims.add)((change.namespace, change.name))
+            self.waiting.wake_failed(_EASED_BY_CLAIMS)
         elif resource == _BUDGETS:
             self._see_budget((change.namespace, change.name), None if gone else change.obj)
         elif resource == SERVICES:

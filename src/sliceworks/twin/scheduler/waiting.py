@@ -141,7 +141,7 @@ class Waiting:
             seen: tuple[object, ...] = tuple(sorted(labels.items()))
         else:
             seen = tuple((key, labels[key]) for key in self._keys if key in labels)
-        return (shape.key, pod.key[0], pod.priority, pod.may_preempt, pod.nominated, seen)
+        return (shape.key, pod.key[0], pod.priority, pod.may_preempt, pod.nominated, pod.claims, seen)
 
     def _note_keys(self) -> None:
         """Labels that count now but did not before split lanes."""
