@@ -132,10 +132,11 @@ class Played:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         self.api.post(f"{self._core}/pods/{name}/binding", {"metadata": {"name": name}, "target": target}).ok()
 
-    def events(self) -> list[list[str]]:
-        """What was told about the JobSet, oldest first."""
+    def events(self, *, creation: bool = False) -> list[list[str]]:
+        """What was told about the JobSet, oldest first. The real one sometimes makes a Job twice, as its view lags: only on request."""
         query = {"fieldSelector": f"involvedObject.kind=JobSet,involvedObject.name={self.name}"}
         items = self.api.get(f"{self._core}/events", query).ok().json["items"]
+        items = [event for event in items if creation or event["reason"] != "JobCreationFailed"]
         told = sorted(items, key=lambda event: (event["eventTime"], event["metadata"]["name"]))
         return [[event["type"], event["reason"], event["message"], event["reportingComponent"], event["action"]] for event in told]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.http import TABLE
 from tests.support.jobsets import Played, replicated
 
 if TYPE_CHECKING:
@@ -392,8 +393,86 @@ def test_a_name_that_is_taken(js: Played, real: bool) -> None:
     job["spec"]["template"]["spec"]["restartPolicy"] = "Never"
     js.api.post(f"/apis/batch/v1/namespaces/{js.namespace}/jobs", job).ok(201)
     js.create(replicated("a")).ok(201)
-    js.until(js.events, "an event")
-    js.check("taken", real=real, seen=js.events()[0])
+    js.until(lambda: js.events(creation=True), "an event")
+    js.check("taken", real=real, seen=js.events(creation=True)[0])
+
+
+def test_a_generated_name(js: Played) -> None:
+    body = js.body(replicated("a"))
+    body["metadata"] = {"generateName": "made-"}
+    name = js.api.post(js.home, body).ok(201).json["metadata"]["name"]
+    made = Played(js.api, js.namespace, name)
+    made.until_counted("a", active=1)
+    job = made.jobs()[f"{name}-a-0"]
+    assert job["spec"]["template"]["spec"]["subdomain"] == name
+    assert job["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == name
+
+
+def test_a_lost_job_is_made_again(js: Played) -> None:
+    js.create(replicated("a", 2)).ok(201)
+    js.until_counted("a", active=2)
+    uid = js.jobs()["js-a-1"]["metadata"]["uid"]
+    js.api.delete(f"/apis/batch/v1/namespaces/{js.namespace}/jobs/js-a-1").ok()
+    js.until(lambda: (jobs := js.jobs()).keys() == {"js-a-0", "js-a-1"} and jobs["js-a-1"]["metadata"]["uid"] != uid, "another Job")
+    assert _attempts(js) == {"js-a-0": "0", "js-a-1": "0"}
+    assert js.restarts() == 0
+
+
+def test_what_is_over_stays_over(js: Played, real: bool) -> None:
+    js.create(replicated("a"), replicated("b"), successPolicy={"operator": "Any"}).ok(201)
+    js.succeed("js-a-0")
+    js.until(lambda: js.condition("Completed"), "Completed")
+    js.until_jobs("js-a-0")
+    js.api.delete(f"/apis/batch/v1/namespaces/{js.namespace}/jobs/js-a-0").ok()
+    js.change(suspend=True).ok()
+    js.until_counted("a", succeeded=0)
+    js.check("over", real=real)
+
+
+def test_a_restart_begins_with_the_first_again(js: Played, real: bool) -> None:
+    order = {"startupPolicyOrder": "InOrder"}
+    js.create(replicated("a"), replicated("b"), startupPolicy=order, failurePolicy={"maxRestarts": 1}).ok(201)
+    js.run("js-a-0")
+    js.run("js-b-0")
+    js.until(lambda: js.condition("StartupPolicyCompleted"), "all are started")
+    js.until_counted("b", ready=1)
+    js.fail("js-b-0")
+    js.until(lambda: _attempts(js) == {"js-a-0": "1"}, "only the first again")
+    js.until_counted("a", active=1)
+    js.check("order_restarted", real=real, seen=_unordered(js))
+    js.run("js-a-0")
+    js.run("js-b-0")
+    js.until(lambda: js.condition("StartupPolicyCompleted") and js.condition("RestartingJobSet", "False"), "all are started")
+    js.until_counted("b", ready=1)
+    js.check("order_restarted_all", real=real, seen=_unordered(js))
+
+
+def test_dependencies_while_suspended(js: Played, real: bool) -> None:
+    js.create(replicated("a"), replicated("b", dependsOn=[{"name": "a", "status": "Complete"}]), suspend=True).ok(201)
+    js.until_counted("a", suspended=1)
+    js.check("depends_suspended", real=real)
+    js.change(suspend=False).ok()
+    js.succeed("js-a-0")
+    js.until_counted("b", active=1)
+    js.check("depends_resumed", real=real)
+
+
+def test_how_it_is_listed(js: Played, real: bool) -> None:
+    js.create(replicated("a"), suspend=True).ok(201)
+    js.until_counted("a", suspended=1)
+    shown = js.api.get(js.home, accept=TABLE).ok().json
+    columns = [{key: each[key] for key in ("name", "type", "priority")} for each in shown["columnDefinitions"]]
+    js.check("table", real=real, seen={"columns": columns, "cells": [row["cells"][:-1] for row in shown["rows"]]})
+
+
+def test_applied_twice(js: Played) -> None:
+    body = js.body(replicated("a"))
+    js.api.apply(js.path, body).ok(201)
+    js.until_counted("a", active=1)
+    again = js.api.apply(js.path, body).ok(200).json
+    assert again["metadata"]["generation"] == 1
+    body["spec"]["ttlSecondsAfterFinished"] = 60
+    assert js.api.apply(js.path, body).ok(200).json["metadata"]["generation"] == 2
 
 
 def test_deletion_takes_everything_along(js: Played) -> None:
@@ -411,3 +490,9 @@ def test_deletion_takes_everything_along(js: Played) -> None:
 def _attempts(js: Played, label: str = "restart-attempt") -> dict[str, str]:
     """The attempt that each Job belongs to."""
     return {name: job["metadata"]["labels"].get(f"jobset.sigs.k8s.io/{label}", "") for name, job in js.jobs().items()}
+
+
+def _unordered(js: Played) -> dict[str, Any]:
+    """The picture without the order of events, where that depends on how much of a failing Job was seen."""
+    seen = js.picture(whole=False)
+    return {**seen, "events": sorted(map(str, seen["events"]))}
