@@ -133,7 +133,7 @@ class Played:
         self.api.post(f"{self._core}/pods/{name}/binding", {"metadata": {"name": name}, "target": target}).ok()
 
     def events(self, *, creation: bool = False) -> list[list[str]]:
-        """What was told about the JobSet, oldest first. The real one sometimes makes a Job twice, as its view lags: only on request."""
+        """What was told about the JobSet, oldest first. The real one sometimes makes a Job twice, as its view lags: left out."""
         query = {"fieldSelector": f"involvedObject.kind=JobSet,involvedObject.name={self.name}"}
         items = self.api.get(f"{self._core}/events", query).ok().json["items"]
         items = [event for event in items if creation or event["reason"] != "JobCreationFailed"]
