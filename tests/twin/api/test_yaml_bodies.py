@@ -101,7 +101,7 @@ def test_fields_given_twice() -> None:
 def test_refusals(text: str, why: str) -> None:
     with pytest.raises(YamlRefused) as caught:
         read(text)
-    assert str(caught.value) == why
+    assert str(caught.value) == (why if why.startswith(("json:", "unsupported map key")) else f"yaml: {why}")
 
 
 def test_bytes_that_are_no_text() -> None:

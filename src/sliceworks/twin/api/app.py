@@ -100,6 +100,8 @@ class Api:
         try:
             return await self._route(call)
         except ApiError as error:
+            # A refusal may tell of what was written just now, such as a name that is taken: it waits as every answer does.
+            await self.core.store.settled()
             return media.error_response(error, call.warnings)
 
     async def _route(self, call: Call) -> Response:

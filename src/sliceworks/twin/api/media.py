@@ -231,7 +231,7 @@ def read_yaml(body: bytes) -> tuple[Any, list[str]]:
     try:
         value, twice = decode(body)
     except YamlRefused as error:
-        raise Unreadable(f"yaml: {error}") from error
+        raise Unreadable(str(error)) from error
     if not twice:
         return value, []
     found = [f'line {line}: key "{key}" already set in map' for key, line in twice]

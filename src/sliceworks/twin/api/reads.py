@@ -59,7 +59,6 @@ class Reader:
         view, match = View(call), matcher(call)
         at, after = await self._position(call)
         revision = at if at is not None else self._core.store.revision
-        await self._core.store.settled()
         entries, last = self._collect(call, match, at, after, limit)
         metadata: Obj = {"resourceVersion": str(revision)}
         if last:
@@ -67,6 +66,7 @@ class Reader:
             if call.param("labelSelector") == "" and call.param("fieldSelector") == "":
                 rest = sum(1 for _ in self._core.store.scan(call.resource.stored_as, call.namespace or None, after=last, at=at))
                 metadata["remainingItemCount"] = rest
+        await self._core.store.settled()
         return media.json_response(200, render_list(call, view, entries, metadata), call.form, call.warnings)
 
     def _collect(

@@ -18,7 +18,7 @@ from sliceworks.twin.api.views import View
 from sliceworks.twin.store.entries import ADDED, DELETED, MODIFIED, Change, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from sliceworks.twin.api.calls import Call
     from sliceworks.twin.api.core import Core
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _HEADERS = {"content-type": "application/json", "cache-control": "no-cache, private"}
 _BOOKMARK_EVERY = 60.0
+_MOST_LINES = 256
 _SHORTEST, _LONGEST = 1800, 3600
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
@@ -36,13 +37,17 @@ async def watch(core: Core, call: Call) -> Response:
     view, match, since = View(call), matcher(call), revision_param(call)
     timeout = call.number("timeoutSeconds") or clock.randomness().randrange(_SHORTEST, _LONGEST)
     initial = call.flag("sendInitialEvents") if call.params.get("sendInitialEvents") else since == 0
-    await core.store.settled()
     stream = _Stream(core, call, view, match)
     try:
-        first = stream.open(since, initial=initial)
+        stream.open(since, float(timeout), initial=initial)
+        # What it begins with may be a moment old: it is shown once that is durable.
+        await core.store.settled()
     except Expired as error:
         return Response(200, _HEADERS, stream=_once(_line("ERROR", orjson.dumps(error.status()))))
-    return Response(200, _HEADERS, stream=stream.run(first, float(timeout)))
+    except BaseException:
+        await stream.aclose()
+        raise
+    return Response(200, _HEADERS, stream=stream)
 
 
 async def _once(line: bytes) -> AsyncIterator[bytes]:
@@ -54,6 +59,8 @@ def _line(type_: str, data: bytes) -> bytes:
 
 
 class _Stream:
+    """The lines of one watch. Who has it closes it, also when nothing was read."""
+
     def __init__(self, core: Core, call: Call, view: View, match: Callable[[Entry], bool] | None) -> None:
         self._core, self._call, self._view, self._match = core, call, view, match
         self._resource = call.resource.stored_as
@@ -62,9 +69,22 @@ class _Stream:
         self._header = view.table
         self._bookmarks = call.flag("allowWatchBookmarks")
         self._watch: Watch
+        self._pieces: AsyncGenerator[bytes, None] | None = None
 
-    def open(self, since: int, *, initial: bool) -> list[bytes]:
-        """Join the store's watchers; returns the lines of what is there already, if the watch begins with that."""
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        assert self._pieces is not None
+        return await anext(self._pieces)
+
+    async def aclose(self) -> None:
+        if self._pieces is not None:
+            await self._pieces.aclose()
+            self._core.store.unwatch(self._resource, self._watch)
+
+    def open(self, since: int, timeout: float, *, initial: bool) -> None:
+        """Join the store's watchers; the first lines are of what is there already, if the watch begins with that."""
         store, call = self._core.store, self._call
         namespace = call.namespace or None
         start = store.revision if initial or since == 0 else since
@@ -76,24 +96,26 @@ class _Stream:
             lines += [self._object_line(ADDED, entry) for entry in matching]
             if self._bookmarks and (since == 0 or call.params.get("sendInitialEvents")):
                 lines.append(self._bookmark(_INITIAL_END))
-        return lines
+        self._pieces = self._run(lines, timeout)
 
     def _wake(self) -> None:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
-    async def run(self, first: list[bytes], timeout: float) -> AsyncIterator[bytes]:
+    async def _run(self, first: list[bytes], timeout: float) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         try:
-            if first:
-                yield b"".join(first)
+            for at in range(0, len(first), _MOST_LINES):
+                yield b"".join(first[at : at + _MOST_LINES])
+            first.clear()
             next_bookmark = loop.time() + _BOOKMARK_EVERY
             while True:
                 lines = self._drain()
                 if lines:
                     yield b"".join(lines)
-                    continue
+                    if loop.time() < end:
+                        continue
                 if self._watch.closed:
                     return
                 now = loop.time()
@@ -123,7 +145,7 @@ class _Stream:
     def _drain(self) -> list[bytes]:
         changes = self._watch.changes
         lines: list[bytes] = []
-        while changes:
+        while changes and len(lines) < _MOST_LINES:
             change = changes.popleft()
             self._seen = change.revision
             line = self._change_line(change)
@@ -169,7 +191,7 @@ class _Stream:
         return _line(type_, orjson.dumps(table))
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
-        revision = max(self._seen, self._core.store.announced)
+        revision = self._seen if self._watch.changes else max(self._seen, self._core.store.announced)
         metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations

@@ -23,6 +23,9 @@ _PLAIN, _TEXT, _COLLECTION = "plain", "text", "collection"
 class YamlRefused(Exception):
     """The text is no YAML, or none that JSON could say."""
 
+    def __init__(self, why: str, *, said_by: str = "yaml: ") -> None:
+        super().__init__(said_by + why)
+
 
 class _Loader(yaml.CSafeLoader):
     """Words mean what they mean to Kubernetes, and keys given twice are noted."""
@@ -66,7 +69,8 @@ def _scalar(node: yaml.ScalarNode) -> yaml_scalars.Scalar:
         return value
     found = yaml_scalars.plain(value)
     if isinstance(found, float) and not math.isfinite(found):
-        raise YamlRefused(f"json: unsupported value: {'NaN' if math.isnan(found) else '+Inf' if found > 0 else '-Inf'}")
+        shown = "NaN" if math.isnan(found) else "+Inf" if found > 0 else "-Inf"
+        raise YamlRefused(f"json: unsupported value: {shown}", said_by="")
     if kind != _PLAIN and not _is(found, kind):
         raise YamlRefused(f"cannot decode !!{_kind(found)} `{value}` as a !!{kind}")
     return found
@@ -86,7 +90,7 @@ def _key(node: yaml.Node) -> str:
     value = yaml_scalars.plain(node.value) if node.tag == _PLAIN else _scalar(node)
     name = yaml_scalars.key(value)
     if name is None:
-        raise YamlRefused("unsupported map key of type: %!s(<nil>), key: <nil>")
+        raise YamlRefused("unsupported map key of type: %!s(<nil>), key: <nil>", said_by="")
     return name
 
 
