@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound
 from sliceworks.twin.controllers.loop import Change, Controller
-from sliceworks.twin.controllers.world import controller_user
+from sliceworks.twin.controllers.world import STRATEGIC, controller_user
 from sliceworks.twin.workloads.nodehealth.eviction import mark_disrupted
 from sliceworks.twin.workloads.nodehealth.lifecycle import NODES
 from sliceworks.twin.workloads.pods import PODS, Pod, Pods
@@ -73,12 +73,13 @@ class PodGarbage(Controller[Key]):
             return
         path = f"/api/v1/namespaces/{key[0]}/pods/{key[1]}"
         words = {"reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}
+        status: dict[str, Any] = {} if pod.ended else {"phase": "Failed"}
+        if pod.node and mark_disrupted(found, **words):
+            status["conditions"] = found["status"]["conditions"][-1:]
+        body = {"metadata": {"uid": pod.uid}, "status": status}
         try:
-            marked = bool(pod.node) and mark_disrupted(found, **words)
-            if not pod.ended:
-                found["status"]["phase"] = "Failed"
-            if marked or not pod.ended:
-                await self.world.send(_USER, "PUT", f"{path}/status", found)
+            if status:
+                await self.world.send(_USER, "PATCH", f"{path}/status", body, content_type=STRATEGIC)
             await self.world.send(_USER, "DELETE", path, {"gracePeriodSeconds": 0})
         except NotFound:
             return
