@@ -39,10 +39,10 @@ def child(name: str, **more: Any) -> Child:
     return Child(name=name, **{**given, **more})
 
 
-def follower(job: str = "js-a-0", index: int = 1, *, owner: str = "job-uid", **annotations: str) -> Obj:
+def follower(job: str = "js-a-0", index: int = 1, *, owner: str = "job-uid") -> Obj:
     """A pod of a JobSet that is placed exclusively."""
     labels = {keys.NAME: "js", keys.REPLICATED_JOB: "a", keys.JOB_INDEX: "0", keys.JOB_KEY: "key"}
-    marks = {keys.NAME: "js", keys.EXCLUSIVE: "pool", keys.COMPLETION_INDEX: str(index), **annotations}
+    marks = {keys.NAME: "js", keys.EXCLUSIVE: "pool", keys.COMPLETION_INDEX: str(index)}
     refs = [{"kind": "Job", "name": job, "uid": owner, "controller": True}]
     metadata = {"name": f"{job}-{index}-abcde", "labels": labels, "annotations": marks, "ownerReferences": refs}
     return {"metadata": metadata, "spec": {"priority": 0}}

@@ -140,15 +140,23 @@ class Played:
         told = sorted(items, key=lambda event: (event["eventTime"], event["metadata"]["name"]))
         return [[event["type"], event["reason"], event["message"], event["reportingComponent"], event["action"]] for event in told]
 
-    def picture(self, *, whole: bool = True) -> Obj:
-        """The JobSet, its Jobs and Services and its events, without what differs from run to run. Jobs may be shown in brief."""
+    def attempts(self, label: str = "restart-attempt") -> dict[str, str]:
+        """The attempt that each Job belongs to."""
+        return {name: job["metadata"]["labels"].get(f"jobset.sigs.k8s.io/{label}", "") for name, job in self.jobs().items()}
+
+    def picture(self, *, whole: bool = True, ordered: bool = True) -> Obj:
+        """The JobSet, its Jobs and Services and its events, without what differs from run to run.
+
+        Jobs may be shown in brief. Events may be put into no order, where it depends on how much of a failing Job was seen.
+        """
         show = _whole_job if whole else _brief_job
+        events = self.events()
         services = self.api.get(f"{self._core}/services").ok().json["items"]
         return {
             "jobset": _plain(self.get()) if not self.gone() else None,
             "jobs": {name: show(job) for name, job in self.jobs().items()},
             "services": {service["metadata"]["name"]: _plain(service) for service in services},
-            "events": self.events(),
+            "events": events if ordered else sorted(map(str, events)),
         }
 
     def words(self) -> dict[str, str]:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.clusters import Cluster, RealCluster, TwinCluster
 from tests.support.jobset_gates import Gates, install
+from tests.support.jobsets import Played
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.support.http import Api
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +31,16 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def jobset(cluster: Cluster) -> Gates:
     """JobSet, installed in the cluster."""
     return install(cluster)
+
+
+@pytest.fixture
+def js(api: Api, ns: str, jobset: Gates) -> Played:
+    """A JobSet to be made, where no feature gate is set."""
+    jobset.set()
+    return Played(api, ns)
+
+
+@pytest.fixture
+def real(cluster: Cluster) -> bool:
+    """Whether this is the real thing, which is what gets recorded."""
+    return cluster.name == "real"

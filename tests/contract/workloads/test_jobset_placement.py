@@ -8,20 +8,7 @@ import pytest
 from tests.support.jobsets import EXCLUSIVE, NODE_SELECTOR, POOL, Played, pod_picture, replicated
 
 if TYPE_CHECKING:
-    from tests.support.clusters import Cluster
     from tests.support.http import Api
-    from tests.support.jobset_gates import Gates
-
-
-@pytest.fixture
-def js(api: Api, ns: str, jobset: Gates) -> Played:
-    jobset.set()
-    return Played(api, ns)
-
-
-@pytest.fixture
-def real(cluster: Cluster) -> bool:
-    return cluster.name == "real"
 
 
 @pytest.fixture

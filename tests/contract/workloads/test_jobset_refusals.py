@@ -9,23 +9,11 @@ from tests.support import goldens
 from tests.support.jobsets import Played, replicated
 
 if TYPE_CHECKING:
-    from tests.support.clusters import Cluster
-    from tests.support.http import Answer, Api
+    from tests.support.http import Answer
     from tests.support.jobset_gates import Gates
 
 _LONG = "x" * 64
 _PLAIN = (replicated("a"),)
-
-
-@pytest.fixture
-def js(api: Api, ns: str, jobset: Gates) -> Played:
-    jobset.set()
-    return Played(api, ns)
-
-
-@pytest.fixture
-def real(cluster: Cluster) -> bool:
-    return cluster.name == "real"
 
 
 def _rules(*rules: dict[str, Any], **policy: Any) -> dict[str, Any]:

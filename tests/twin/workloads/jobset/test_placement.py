@@ -30,7 +30,8 @@ def _admitted(leaders: Leaders, pod: dict[str, Any], around: Around | None = Non
 def test_other_pods_are_left_alone() -> None:
     plain: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"priority": 0}}
     assert _admitted(Leaders(), plain) == {"metadata": {"name": "p"}, "spec": {"priority": 0}}
-    marked = follower(**{keys.NODE_SELECTOR: "true"})
+    marked = follower()
+    marked["metadata"]["annotations"][keys.NODE_SELECTOR] = "true"
     assert keys.PRIORITY not in _admitted(Leaders(), marked)["metadata"]["labels"]
 
 
