@@ -8,9 +8,12 @@ from tests.support.embedded import Embedded, on_twin
 from tests.support.jobset_objects import JOBS, JOBSETS, Stage, replicated
 
 from sliceworks.base import clock
+from sliceworks.twin.store.journal import Journal
+from sliceworks.twin.store.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
 
 def _on_stage(main: Callable[[Stage], Awaitable[None]]) -> None:
@@ -141,3 +144,20 @@ def test_the_definition_is_an_ordinary_one() -> None:
         ]  # fmt: skip
 
     _on_stage(main)
+
+
+def test_it_goes_on_where_another_process_ended(tmp_path: Path) -> None:
+    async def before(twin: Embedded) -> None:
+        await Stage(twin).create(replicated("a", 2), failurePolicy={"maxRestarts": 1})
+        await Stage(twin).end("js-a-0", "Failed")
+
+    async def after(twin: Embedded) -> None:
+        stage = Stage(twin)
+        assert sorted(await stage.jobs()) == ["js-a-0", "js-a-1"]
+        for job in ("js-a-0", "js-a-1"):
+            await stage.end(job, "Complete")
+        assert ("Completed", "True", "AllJobsCompleted") in await stage.conditions()
+        assert (await stage.get())["status"]["restarts"] == 1
+
+    for part in (before, after):
+        on_twin(part, Store(Journal(tmp_path / "store.db")), workloads=True)
