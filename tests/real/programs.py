@@ -39,6 +39,7 @@ PROGRAMS: dict[str, Program] = {
         Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", _KUBERNETES_LDFLAGS),
         Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", _KUBERNETES_LDFLAGS),
         Program("jobset", "jobset", "sigs.k8s.io/jobset"),
+        Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
         Program("kro", "kro", "github.com/kubernetes-sigs/kro/cmd/controller"),
     )
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.scheduler.scheduler import Scheduler
-from sliceworks.twin.workloads import builtin, jobset
+from sliceworks.twin.workloads import builtin, jobset, kueue
 
 if TYPE_CHECKING:
     from sliceworks.twin.admission.plugins import Webhooks
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def workloads(world: World) -> tuple[Controller[Any], ...]:
     """All of them, in the order in which they are told of a change."""
-    return (Scheduler(world), *builtin.controllers(world), *jobset.controllers(world))
+    return (Scheduler(world), *builtin.controllers(world), *jobset.controllers(world), *kueue.controllers(world))
 
 
 def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
     """Put the webhooks of what is installed in place; returns the objects it brings along, such as its definitions."""
-    return [*jobset.install(store, webhooks)]
+    return [*jobset.install(store, webhooks), *kueue.install(store, webhooks)]

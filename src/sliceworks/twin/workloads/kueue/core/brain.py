@@ -153,11 +153,15 @@ class Brain:
         pending = self._pending_of(item)
         if pending is not None:
             pending.drop(key)
-        home = self.tree.leaves.get(item.cluster_queue)
-        if home is not None and home.items.get(key) is item:
-            home.release(item)
-            self.wake(home.name)
+        if self.holds(item):
+            self.tree.leaves[item.cluster_queue].release(item)
+            self.wake(item.cluster_queue)
         return item
+
+    def holds(self, item: Item) -> bool:
+        """Whether a workload has quota now."""
+        home = self.tree.leaves.get(item.cluster_queue)
+        return home is not None and home.items.get(item.key) is item
 
     def reserve(self, item: Item) -> None:
         """A workload has its quota already: as it is written in its status."""

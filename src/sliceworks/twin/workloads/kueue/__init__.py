@@ -1,0 +1,52 @@
+"""Kueue v1beta2 as Kueue v0.15 behaves, for Jobs and JobSets: its definitions, its webhooks and its controllers.
+
+Not here: fair sharing, topology-aware scheduling, MultiKueue, elastic jobs, pods and pod groups, and v1beta1's renamed fields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.twin.admission.context import CREATE, UPDATE
+from sliceworks.twin.workloads.kueue import webhooks as hooks
+from sliceworks.twin.workloads.kueue.jobs import Jobs
+from sliceworks.twin.workloads.kueue.keys import CLUSTER_QUEUES, COHORTS, FLAVORS, JOBS, JOBSETS, WORKLOADS
+from sliceworks.twin.workloads.kueue.queues import Queues
+from sliceworks.twin.workloads.kueue.scheduler import Scheduling
+from sliceworks.twin.workloads.kueue.workloads import Workloads
+
+if TYPE_CHECKING:
+    from sliceworks.twin.admission.plugins import Webhooks
+    from sliceworks.twin.controllers.loop import Controller
+    from sliceworks.twin.controllers.world import World
+    from sliceworks.twin.store.store import Store
+
+
+def definitions() -> list[dict[str, Any]]:
+    """The CustomResourceDefinitions of Kueue."""
+    import gzip
+    from importlib.resources import files
+
+    import orjson
+
+    found: list[dict[str, Any]] = orjson.loads(gzip.decompress((files(__package__) / "data" / "definitions.json.gz").read_bytes()))
+    return found
+
+
+def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
+    """Put Kueue's webhooks in place; returns the objects it brings along."""
+    for resource in (CLUSTER_QUEUES, FLAVORS):
+        webhooks.change(resource, CREATE, hooks.mark_in_use)
+    for resource in (JOBS, JOBSETS):
+        webhooks.change(resource, CREATE, hooks.suspend)
+    for operation in (CREATE, UPDATE):
+        webhooks.judge(CLUSTER_QUEUES, operation, hooks.check_cluster_queue)
+        webhooks.judge(COHORTS, operation, hooks.check_cohort)
+        webhooks.judge(WORKLOADS, operation, hooks.check_workload)
+        for resource in (JOBS, JOBSETS):
+            webhooks.judge(resource, operation, hooks.check_job)
+    return definitions()
+
+
+def controllers(world: World) -> tuple[Controller[Any], ...]:
+    return (Scheduling(world), Workloads(world), Jobs(world), Queues(world))

@@ -1,0 +1,115 @@
+"""The real Kueue beside a real control plane: its definitions from its Go module, its webhooks by URL on loopback.
+
+Jobs and JobSets are queued. With `waitForPodsReady` and the like in its configuration it is started again by `configure`.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from tests.real.build import module_folder
+from tests.real.jobset import _answers
+from tests.real.processes import NotReady, free_port
+from tests.real.programs import PROGRAMS
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+    from tests.support.http import Api
+
+MODULE = "sigs.k8s.io/kueue"
+_KINDS = {
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+_WANTED = ("job", "jobset", "clusterqueue", "cohort", "resourceflavor", "workload")
+# Kueue reads the certificate of its metrics from here when it does not make its own; the place is not configurable.
+_METRICS = Path("/etc/kueue/metrics/certs")
+
+
+class KueueManager:
+    """Started by its constructor."""
+
+    def __init__(self, plane: ControlPlane, api: Api) -> None:
+        self._plane, self._api = plane, api
+        self._folder = plane.folder / "kueue"
+        self._module = module_folder(PROGRAMS["kueue"], MODULE)
+        self._port, self._health = free_port(), free_port()
+        self._more: dict[str, Any] = {}
+        self._lay_certificates()
+        self._authority = base64.b64encode(plane.authority.read_bytes()).decode()
+        self._define()
+        self._api.post("/api/v1/namespaces", {"metadata": {"name": "kueue-system"}})
+        self._start()
+        self._register_webhooks()
+
+    def configure(self, **more: Any) -> None:
+        """Run with this in its configuration from now on."""
+        if more == self._more:
+            return
+        self._more = more
+        self._plane.processes["kueue"].kill()
+        self._start()
+
+    def _start(self) -> None:
+        config = self._folder / "config.yaml"
+        config.write_text(yaml.dump(self._configuration()))
+        arguments = (f"--kubeconfig={self._plane.kubeconfig}", f"--config={config}", "--feature-gates=VisibilityOnDemand=false")
+        process = self._plane.run("kueue", *arguments)
+        process.wait_until(lambda: _answers(f"http://127.0.0.1:{self._health}/readyz"))
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+            "kind": "Configuration",
+            "webhook": {"port": self._port, "host": "127.0.0.1", "certDir": str(self._folder)},
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{self._health}"},
+            "metrics": {"bindAddress": "0"},
+            "leaderElection": {"leaderElect": False},
+            "internalCertManagement": {"enable": False},
+            # Nobody else uses this API server: Kueue's own limits would only make the cases slow.
+            "clientConnection": {"qps": 500, "burst": 1000},
+            "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
+            **self._more,
+        }
+
+    def _lay_certificates(self) -> None:
+        for folder in (self._folder, _METRICS):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                shutil.copy(self._plane.certificates.serving, folder / "tls.crt")
+                shutil.copy(self._plane.certificates.serving_key, folder / "tls.key")
+            except PermissionError as error:
+                raise NotReady(f"Kueue wants a certificate in {folder}, which cannot be written: {error}") from error
+
+    def _define(self) -> None:
+        converted = {file.stem.removeprefix("webhook_in_") for file in (self._module / _PATCHES).glob("webhook_in_*.yaml")}
+        for file in sorted((self._module / "config/components/crd/bases").glob("*.yaml")):
+            definition = yaml.load(file.read_text(), yaml.CSafeLoader)
+            if definition["spec"]["names"]["plural"] in converted - {"resourceflavors"}:
+                client = {"url": f"https://127.0.0.1:{self._port}/convert", "caBundle": self._authority}
+                webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+                definition["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+            self._api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).ok(201)
+        eventually(self._served, what="Kueue's kinds are served")
+
+    def _served(self) -> bool:
+        found = self._api.get("/apis/kueue.x-k8s.io/v1beta2")
+        return found.status == 200 and {"workloads", "clusterqueues", "cohorts"} <= {one["name"] for one in found.json["resources"]}
+
+    def _register_webhooks(self) -> None:
+        documents = yaml.load_all((self._module / "config/components/webhook/manifests.yaml").read_text(), yaml.CSafeLoader)
+        for document in documents:
+            document["webhooks"] = [one for one in document["webhooks"] if one["name"][1:].removesuffix(".kb.io") in _WANTED]
+            for webhook in document["webhooks"]:
+                path = webhook["clientConfig"]["service"]["path"]
+                webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self._port}{path}", "caBundle": self._authority}
+            document["metadata"]["name"] = f"kueue-{document['metadata']['name']}"
+            self._api.post(f"/apis/admissionregistration.k8s.io/v1/{_KINDS[document['kind']]}", document).ok(201)
+
+
+_PATCHES = "config/components/crd/patches"
