@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any
 
 Obj = dict[str, Any]
@@ -24,6 +25,7 @@ def identity(uid: str, name: str, count: int) -> str:
     return f"containerd://{hashlib.sha256(f'{uid}/{name}/{count}'.encode()).hexdigest()}"
 
 
+@lru_cache(1024)
 def image_identity(image: str) -> str:
     """An image by digest."""
     if "@" in image:

@@ -46,7 +46,7 @@ class Outcome:
 def next_step(obj: Obj, stages: Stages, now: datetime, random: Callable[[], Random], node: Obj | None = None) -> Step | None:
     """The stage that comes next for an object, or None. `random` is asked only where chance decides."""
     found: list[Stage] = []
-    for stage in possible(stages, (obj.get("status") or {}).get("phase", "")):
+    for stage in possible(stages, obj, node):
         if (not found or stage.weight is not None) and all(holds(obj, node) for holds in conditions(stage)):
             found.append(stage)
             if stage.weight is None:

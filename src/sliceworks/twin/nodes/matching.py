@@ -17,16 +17,40 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 CONTAINER = "sliceworks.dev/container"
+_KEYS = frozenset(
+    f"sliceworks.dev/{name}" for name in ("run-seconds", "image-pull", "image-pull-seconds", "ready-seconds", "fail", "state")
+)
+"""The annotations that stages ask for most often; others are looked at one by one."""
 
 
-@lru_cache(256)
-def possible(stages: Stages, phase: str) -> Stages:
-    """The stages that do not ask for another phase."""
-    return tuple(stage for stage in stages if all(_may_hold(match, phase) for match in stage.when))
+def possible(stages: Stages, obj: Obj, node: Obj | None) -> Stages:
+    """The stages that an object's phase, its deletion and its annotations leave open: few of many, found by a look at a table."""
+    metadata = obj["metadata"]
+    phase = (obj.get("status") or {}).get("phase", "")
+    return _possible(stages, phase, "deletionTimestamp" in metadata, _ours(metadata), _ours(node["metadata"] if node else {}))
 
 
-def _may_hold(match: Match, phase: str) -> bool:
-    return match.path is None or match.path.text != ".status.phase" or match.within is None or phase in match.within
+def _ours(metadata: Obj) -> tuple[str, ...]:
+    annotations = metadata.get("annotations")
+    return tuple(name for name in annotations if name in _KEYS) if annotations else ()
+
+
+@lru_cache(4096)
+def _possible(stages: Stages, phase: str, deleting: bool, notes: tuple[str, ...], node_notes: tuple[str, ...]) -> Stages:
+    def open_to(match: Match) -> bool:
+        if match.path is None or match.path.keys is None:
+            return True
+        wanted = match.exists is True or match.within is not None
+        match match.path.keys:
+            case ("status", "phase") if not match.path.of_node:
+                return match.within is None or phase in match.within
+            case ("metadata", "deletionTimestamp") if not match.path.of_node:
+                return match.exists is not True or deleting
+            case ("metadata", "annotations", name) if wanted and name in _KEYS:
+                return name in (node_notes if match.path.of_node else notes)
+        return True
+
+    return tuple(stage for stage in stages if all(open_to(match) for match in stage.when))
 
 
 @lru_cache(1024)

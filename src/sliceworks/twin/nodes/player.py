@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 LABEL = "sliceworks.dev/node"
 SIMULATED = f"{LABEL}=simulated"
+_UNPACKED = 500  # so many objects wait for a worker as they came; more of them are packed
 
 
 class What(NamedTuple):
@@ -231,15 +232,14 @@ class Nodes:
             return
         if step.at <= now:
             self._timers.drop(what)
-            track.step, track.obj = step, obj
+            track.step, track.obj = step, obj if len(self._queue) < _UNPACKED else _packed(obj)
             self._queue.add(what)
             return
         waits = track.step is not None and track.step.stage is step.stage and what in self._timers
         if waits and step.stage.delay.since is None:
-            track.obj = orjson.dumps(obj)
+            track.obj = _packed(obj)
             return  # it began to wait when this state was first seen
-        obj["metadata"].pop("managedFields", None)
-        track.step, track.obj = step, orjson.dumps(obj)
+        track.step, track.obj = step, _packed(obj)
         self._timers.set(what, (step.at - now).total_seconds())
 
     def _chance(self, obj: Obj) -> Random:
@@ -366,6 +366,12 @@ class Nodes:
         await self._client.exchange(
             requests.patch(_resource(what), what.name, change, what.namespace, subresource=subresource, field_manager=manager)
         )
+
+
+def _packed(obj: Obj) -> bytes:
+    """An object that has to wait, in a tenth of the room."""
+    obj["metadata"].pop("managedFields", None)
+    return orjson.dumps(obj)
 
 
 def _resource(what: What) -> Resource:
