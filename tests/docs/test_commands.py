@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.real.build import build
+from tests.real.programs import PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-REAL_PROGRAMS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sliceworks-real" / "bin"
+KUBECTL = build(PROGRAMS["kubectl"]) if os.environ.get("SLICEWORKS_REAL") == "1" else None
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _MARK = "@@command-"
 
@@ -56,7 +58,7 @@ def commands_of(text: str) -> list[Command]:
 def run(commands: list[Command], home: Path) -> list[str]:
     """Run commands in one shell; what each printed, both streams together."""
     script = "".join(f"{command.text}\nsave=$?; echo {_MARK}{number}; (exit $save)\n" for number, command in enumerate(commands))
-    path = os.pathsep.join([str(Path(sys.executable).parent), str(REAL_PROGRAMS), os.environ["PATH"]])
+    path = os.pathsep.join([str(Path(sys.executable).parent), *([str(KUBECTL.parent)] if KUBECTL else []), os.environ["PATH"]])
     environment = {"PATH": path, "HOME": str(home), "SLICEWORKS_HOME": str(home / "state"), "LANG": "C.UTF-8"}
     folder = home / "project"
     folder.mkdir()
@@ -116,7 +118,7 @@ def test_commands_print_what_the_page_shows(commands: list[Command], tmp_path: P
 
 
 def has_kubectl() -> bool:
-    return (REAL_PROGRAMS / "kubectl").exists() or shutil.which("kubectl") is not None
+    return KUBECTL is not None or shutil.which("kubectl") is not None
 
 
 def test_what_a_page_shows_is_compared_line_by_line() -> None:

@@ -79,6 +79,7 @@ class ScaledLoop(TimedLoop):
 
     def __init__(self, *, speed: float = 1.0, start: datetime | None = None) -> None:
         self._speed = speed
+        self._until = 0.0
         self._base = 0.0
         self._origin = time.monotonic()
         super().__init__(start or datetime.now(UTC))
@@ -98,10 +99,10 @@ class ScaledLoop(TimedLoop):
         self._write_to_self()
 
     def advance(self, seconds: float) -> None:
-        """Move time on at once; timers that were due meanwhile fire in their order."""
+        """Let time jump from timer to timer until so many seconds have passed: each fires at its own moment, none is waited for."""
         if seconds < 0:
             raise ValueError("time does not run backwards")
-        self._rebase(seconds)
+        self._until = max(self._until, self.time()) + seconds
         self._write_to_self()
 
     def _rebase(self, jump: float) -> None:
@@ -110,7 +111,13 @@ class ScaledLoop(TimedLoop):
         self._origin = moment
 
     def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
-        return selector.select(None if timeout is None else timeout / self._speed)
+        left = self._until - self.time()
+        if left <= 0:
+            return selector.select(None if timeout is None else timeout / self._speed)
+        ready = selector.select(0)
+        if not ready:
+            self._rebase(left if timeout is None else min(timeout, left))
+        return ready
 
     if TYPE_CHECKING:
 

@@ -18,34 +18,44 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path))
 @click.option(
-    "--for", "seconds", type=options.DURATION, default="1m", show_default=True, help="How much of the twin's time passes."
+    "--for", "seconds", type=options.DURATION, help="How much of the twin's time passes.  [default: the scenario's, or 1m]"
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="One seed, one course of events.")
+@click.option("--seed", type=int, help="One seed, one course of events.  [default: the scenario's, or 0]")
 @options.output("table", "json", "yaml", "name")
 @options.quiet
-def rehearse(folder: Path, seconds: float, seed: int, output: str) -> int:
+def rehearse(folder: Path, seconds: float | None, seed: int | None, output: str) -> int:
     """Apply every document in DIR to a fresh twin, in virtual time, and tell what happened.
 
-    Nothing is kept, and no cluster but the twin is touched. Exit code 1 when something was refused.
+    A Scenario among them says what happens when. Nothing is kept, and no cluster but the twin is touched. Exit code 1 when
+    something was refused.
     """
     from sliceworks.rehearsal import documents
     from sliceworks.rehearsal.rehearse import rehearse as run
 
-    read = documents.read(folder)
+    read, scenario = documents.read(folder), documents.scenario(folder)
+    if seconds is None:
+        seconds = scenario.spec.duration if scenario else 60.0
+    if seed is None:
+        seed = scenario.spec.seed if scenario else 0
     with progress.working(f"Rehearsing {len(read)} documents of {folder}"):
-        done = run(read, seconds=seconds, seed=seed)
+        done = run(read, scenario=scenario, folder=folder, seconds=seconds, seed=seed)
     if output == "table":
         _tell(done)
     show(Report(("kind", "namespace", "name", "result", "state"), *_rows(done)), output)
     for outcome in done.refused:
         click.echo(f"refused: {outcome.document.place()}: {outcome.document.name}: {outcome.reason}", err=True)
-    return 1 if done.refused else 0
+    for happening in done.happenings:
+        if happening.refused:
+            click.echo(f"refused: {_clock(happening.at)}: {happening.what}: {happening.refused}", err=True)
+    return 1 if done.failed else 0
 
 
 def _tell(done: Rehearsal) -> None:
     from sliceworks.base import tables
 
-    rows = [(_clock(moment.at), moment.verb, moment.subject, moment.by, moment.note or " ") for moment in done.moments]
+    moments = [(moment.at, moment.verb, moment.subject, moment.by, moment.note or " ") for moment in done.moments]
+    planned = [(each.at, "planned", each.what, "the scenario", each.refused or " ") for each in done.happenings]
+    rows = [(_clock(at), *rest) for at, *rest in sorted([*planned, *moments], key=lambda row: row[0])]
     click.echo(tables.render(("time", "what", "object", "by", "news"), rows))
 
 

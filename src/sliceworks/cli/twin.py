@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sliceworks.rehearsal.homes import Home, State
+    from sliceworks.rehearsal.scenarios import Happening
 
 _COLUMNS = ("name", "state", "url", "storage", "speed", "pid", "age")
 
@@ -137,6 +139,51 @@ def reset(name: str, yes: bool, timeout: float) -> None:
     options.confirm(f"Remove everything in {home.directory}?", yes)
     state = twins.reset(home, timeout)
     progress.say(f"The twin {name!r} is empty{' and running' if state else ''}.")
+
+
+@twin.command()
+@click.argument("duration", type=options.DURATION)
+@_name()
+@options.quiet
+def advance(duration: float, name: str) -> None:
+    """Move a twin's time on by DURATION, such as 2h: everything that is due meanwhile happens. It must run with --speed."""
+    from sliceworks.rehearsal import injection
+
+    home = _running(name)
+    with progress.working(f"Moving the twin {name!r} on"):
+        now = injection.advance(home.kubeconfig, duration)
+    click.echo(now)
+
+
+@twin.command()
+@click.option(
+    "-f", "--filename", "file", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A Scenario."
+)
+@_name()
+@options.quiet
+def inject(file: Path, name: str) -> int:
+    """Have a Scenario happen to a running twin, in the twin's time. Exit code 1 when a step of it was refused."""
+    from sliceworks.rehearsal import documents, injection
+
+    home = _running(name)
+    scenario = documents.scenario(file)
+    if scenario is None:
+        raise SliceworksError(f"{file} has no Scenario")
+    refused: list[bool] = []
+
+    def told(happening: Happening) -> None:
+        refused.append(bool(happening.refused))
+        click.echo(f"+{happening.at:g}s  {happening.what}" + (f"  refused: {happening.refused}" if happening.refused else ""))
+
+    injection.inject(home.kubeconfig, scenario, file.parent, told)
+    return int(any(refused))
+
+
+def _running(name: str) -> Home:
+    home = _existing(name)
+    if home.state().state != "running":
+        raise SliceworksError(f"the twin {name!r} does not run", hint=f"sliceworks twin start --name {name}")
+    return home
 
 
 def _existing(name: str) -> Home:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sliceworks.base.yamls import Document
+    from sliceworks.specs.scenario import Scenario
 
 # What others stand on comes first; the rest keeps the order in which it was written.
 _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClass", "Node", "ServiceAccount", "ClusterRole", "Role")
 
 
 def read(path: Path) -> list[Document]:
-    """Every document of a file or folder, in the order in which they are applied. InvalidDocument names file and line."""
-    documents = yamls.load_path(path)
+    """Every object of a file or folder, in the order in which they are applied. InvalidDocument names file and line."""
+    documents = [document for document in yamls.load_path(path) if not is_scenario(document)]
     if not documents:
         raise InvalidDocument("has no documents", place=str(path), hint="give a folder of .yaml files, such as examples/platform")
     seen: dict[tuple[str, str, str, str], Document] = {}
@@ -32,6 +33,21 @@ def read(path: Path) -> list[Document]:
             )
         seen[identity] = document
     return sorted(documents, key=_rank)
+
+
+def scenario(path: Path) -> Scenario | None:
+    """The scenario of a folder, if it has one; InvalidDocument when it has two, or one that cannot be used."""
+    from sliceworks.specs import documents as specs
+
+    found = [document for document in yamls.load_path(path) if is_scenario(document)]
+    if len(found) > 1:
+        raise InvalidDocument("is the second scenario", place=found[1].place(), hint=f"the first is in {found[0].place()}")
+    return cast("Scenario", specs.read(found[0])) if found else None
+
+
+def is_scenario(document: Document) -> bool:
+    """Whether a document tells what happens, rather than what there is."""
+    return document.data.get("kind") == "Scenario" and str(document.data.get("apiVersion", "")).startswith("sliceworks.dev/")
 
 
 def _identity(document: Document) -> tuple[str, str, str, str]:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, SliceworksError
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource, key_of
+from sliceworks.rehearsal.scenarios import Happening, Step, plan, play
 from sliceworks.rehearsal.standing import held_conditions, standing
 from sliceworks.rehearsal.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
+    from sliceworks.specs.scenario import Scenario
 
 _CRD = "CustomResourceDefinition"
 _PATIENCE = 30.0  # seconds of the twin's time until a new kind must be served
@@ -42,18 +46,28 @@ class Rehearsal:
     outcomes: list[Outcome]
     moments: list[Moment]
     lasted: float
+    happenings: list[Happening] = field(default_factory=list)
 
     @property
     def refused(self) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.result == "refused"]
 
+    @property
+    def failed(self) -> bool:
+        """Whether anything was refused, at the start or in the course of the day."""
+        return bool(self.refused) or any(happening.refused for happening in self.happenings)
 
-def rehearse(documents: list[Document], *, seconds: float = 60.0, seed: int | None = None) -> Rehearsal:
-    """Apply documents to a fresh twin, let some of its time pass, and tell what happened."""
-    return clock.run(_rehearse(documents, seconds), virtual=True, seed=seed)
+
+def rehearse(
+    documents: list[Document], *, scenario: Scenario | None = None, folder: Path | None = None, seconds: float = 60.0, seed: int = 0
+) -> Rehearsal:
+    """Apply documents to a fresh twin, let its time pass with all that a scenario has happen in it, and tell what happened."""
+    steps = plan(scenario, folder or Path(), Random(seed)) if scenario is not None else []
+    start = scenario.spec.start if scenario is not None else None
+    return clock.run(_rehearse(documents, steps, seconds), virtual=True, seed=seed, start=start)
 
 
-async def _rehearse(documents: list[Document], seconds: float) -> Rehearsal:
+async def _rehearse(documents: list[Document], steps: list[Step], seconds: float) -> Rehearsal:
     from sliceworks.twin.cluster import Cluster
 
     async with Cluster() as cluster:
@@ -62,12 +76,14 @@ async def _rehearse(documents: list[Document], seconds: float) -> Rehearsal:
         cluster.store.subscribe(timeline.observe)
         timeline.begin()
         warnings: list[str] = []
+        happenings: list[Happening] = []
         async with Client(cluster.transport(), on_warning=warnings.append) as client:
             outcomes = [await _apply(client, document, timeline, warnings) for document in documents]
+            await play(steps, client, clock.sleep, told=happenings.append)
             await clock.sleep(max(0.0, seconds - timeline.elapsed()))
             for outcome in outcomes:
                 outcome.state = await _state(client, outcome)
-        return Rehearsal(outcomes, list(timeline.moments), timeline.elapsed())
+        return Rehearsal(outcomes, list(timeline.moments), timeline.elapsed(), happenings)
 
 
 async def _apply(client: Client, document: Document, timeline: Timeline, warnings: list[str]) -> Outcome:

@@ -73,7 +73,7 @@ class FailNodes(Spec):
     """Nodes stop: their pods are lost. They come back after a time, or not at all."""
 
     nodes: Selector
-    after: Seconds | None = Field(default=None, alias="for", description="How long; for ever when it is left out.")
+    lasting: Seconds | None = Field(default=None, alias="for", description="How long; for good when it is left out.")
     reason: Literal["Failure", "SpotPreemption", "Maintenance"] = "Failure"
 
 
@@ -87,9 +87,9 @@ class FailPods(Spec):
 
 
 class SlowPulls(Spec):
-    """Images that match take longer to pull, for a while."""
+    """Images take that long to pull on some nodes, for a while or for good."""
 
-    image: str = Field(description="A regular expression.")
+    nodes: Selector
     seconds: Seconds
     lasting: Seconds | None = Field(default=None, alias="for")
 

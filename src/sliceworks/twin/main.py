@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from sliceworks.base import clock
-from sliceworks.base.errors import SliceworksError
+from sliceworks.base.errors import BadRequest, SliceworksError
 from sliceworks.kube import kubeconfig
 from sliceworks.kube.transport import Request, Response
 from sliceworks.twin.api.server import Server
@@ -55,17 +55,34 @@ async def serve(options: TwinOptions) -> None:
     ready = directory / "ready.json"
     ready.unlink(missing_ok=True)
     made = certificates.ensure(directory)
-    token = _token(directory / "token")
     journal = None if options.memory else Journal(directory / "store.db")
     stop = asyncio.Event()
     store = Store(journal)
     failures: list[Exception] = []
+    serving = asyncio.current_task()
+    assert serving is not None
 
     def broken(error: Exception) -> None:
         failures.append(error)
         stop.set()
+        if not ready.exists():
+            # Starting waits for things that will never come now.
+            serving.cancel()
 
     store.broken = broken
+    try:
+        await _serve(options, store, made, stop)
+    except asyncio.CancelledError:
+        if not failures:
+            raise
+    if failures:
+        raise SliceworksError(f"the store cannot be written: {failures[0]}", hint="free some disk space and start the twin again")
+
+
+async def _serve(options: TwinOptions, store: Store, made: certificates.Certificates, stop: asyncio.Event) -> None:
+    """Answer until `stop` is set."""
+    directory = options.directory
+    ready, token = directory / "ready.json", _token(directory / "token")
     ca = made.authority()
     key_file = directory / "service-accounts.pem"
     processes = _folder_of_processes(options)
@@ -90,8 +107,6 @@ async def serve(options: TwinOptions) -> None:
         await stop.wait()
         ready.unlink(missing_ok=True)
         await server.stop()
-    if failures:
-        raise SliceworksError(f"the store cannot be written: {failures[0]}", hint="free some disk space and start the twin again")
 
 
 def _rest_collector() -> None:
@@ -140,10 +155,37 @@ def _write_private(file: Path, data: bytes) -> None:
 
 
 def _debug(cluster: Cluster) -> None:
-    """Paths of the twin's own, for its administrator."""
+    """Paths of the twin's own, for its administrator: forget history, wait and move on in the twin's time."""
 
     async def compact(request: Request) -> Response:
         cluster.store.compact()
         return Response(200, {"content-type": "application/json"}, b"{}")
 
-    cluster.api.debug["debug/twin/compact"] = compact
+    async def sleep(request: Request) -> Response:
+        await clock.sleep(_seconds(request))
+        return _moment()
+
+    async def advance(request: Request) -> Response:
+        seconds = _seconds(request)
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, clock.ScaledLoop):
+            raise BadRequest("this twin keeps the machine's own time: start it with --speed to move it on")
+        loop.advance(seconds)
+        await clock.sleep(seconds)
+        return _moment()
+
+    cluster.api.debug.update({"debug/twin/compact": compact, "debug/twin/sleep": sleep, "debug/twin/advance": advance})
+
+
+def _seconds(request: Request) -> float:
+    try:
+        seconds = float(orjson.loads(request.body)["seconds"])
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise BadRequest('the body must be such as {"seconds": 60}') from error
+    if not 0 <= seconds < float("inf"):
+        raise BadRequest("seconds must be a number from 0")
+    return seconds
+
+
+def _moment() -> Response:
+    return Response(200, {"content-type": "application/json"}, orjson.dumps({"now": clock.timestamp()}))
