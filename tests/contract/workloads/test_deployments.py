@@ -73,6 +73,7 @@ def ready(lab: Lab, version: int, count: int) -> None:
 def picture(lab: Lab, last: str = "ScalingReplicaSet", times: int = 1) -> Object:
     found = lab.get("Deployment", "web")
     told = {}
+    eventually(lambda: all(_is_settled(each) for each in sets(lab).values()), what="the sets are as they should be")
     for version, each in sets(lab).items():
         told[version] = {
             "metadata": {key: each["metadata"].get(key) for key in ("name", "labels", "annotations")},
@@ -85,6 +86,12 @@ def picture(lab: Lab, last: str = "ScalingReplicaSet", times: int = 1) -> Object
         "sets": told,
         "events": lab.events("Deployment", "web", last, times),
     }
+
+
+def _is_settled(each: Object) -> bool:
+    status = each["status"]
+    seen = (status.get("observedGeneration"), status.get("replicas"))
+    return seen == (each["metadata"]["generation"], each["spec"]["replicas"])
 
 
 def test_new(lab: Lab) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.twin.workloads.cronjobs.controller import CronJobs
 from sliceworks.twin.workloads.deployments.controller import Deployments
 from sliceworks.twin.workloads.disruption import Disruption
 from sliceworks.twin.workloads.endpoints.controller import EndpointSlices
@@ -25,6 +26,7 @@ def controllers(world: World) -> tuple[Controller[Any], ...]:
     return (
         Jobs(world),
         FinishedJobs(world),
+        CronJobs(world),
         ReplicaSets(world),
         Deployments(world),
         StatefulSets(world),

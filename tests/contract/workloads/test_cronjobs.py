@@ -1,0 +1,63 @@
+"""CronJobs: when they start Jobs, and what they say of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.workloads import Lab, template
+
+if TYPE_CHECKING:
+    from tests.support.clusters import Cluster
+
+Object = dict[str, Any]
+
+
+@pytest.fixture
+def lab(cluster: Cluster, ns: str) -> Lab:
+    return Lab(cluster, ns)
+
+
+def cron_job(lab: Lab, **spec: Any) -> None:
+    job = {"metadata": {"labels": {"own": "yes"}}, "spec": {"template": template(restartPolicy="Never")}}
+    lab.create("CronJob", "tick", {"schedule": "@every 2s", "jobTemplate": job, **spec})
+
+
+def first_job(lab: Lab) -> Object:
+    lab.until("CronJob", "tick", lambda found: found["status"].get("lastScheduleTime"), "the first Job")
+    job = lab.items("Job")[0]
+    lab.words[job["metadata"]["name"]] = "JOB"
+    return job
+
+
+def test_one_job(lab: Lab) -> None:
+    cron_job(lab)
+    job = first_job(lab)
+    metadata = {key: job["metadata"].get(key) for key in ("labels", "annotations")}
+    owners = [{key: ref[key] for key in ("kind", "name", "controller")} for ref in job["metadata"]["ownerReferences"]]
+    status = lab.get("CronJob", "tick")["status"]
+    assert [each["uid"] for each in status["active"]] == [job["metadata"]["uid"]]
+    lab.check("cronjobs", "one job", {"metadata": metadata, "owners": owners, "status": status})
+    lab.patch("CronJob", "tick", {"spec": {"suspend": True}})
+    (pod,) = lab.pods(1)
+    lab.phase(pod, "Succeeded", 0)
+    found = lab.until("CronJob", "tick", lambda found: found["status"].get("lastSuccessfulTime"), "its success")
+    assert "active" not in found["status"]
+    lab.check("cronjobs", "told", lab.events("CronJob", "tick", "SawCompletedJob"))
+
+
+def test_suspended(lab: Lab) -> None:
+    cron_job(lab, suspend=True, schedule="* * * * *")
+    lab.create("Job", "other", {"template": template(restartPolicy="Never")})
+    lab.pods(1)
+    assert [job["metadata"]["name"] for job in lab.items("Job")] == ["other"]
+
+
+def test_no_history(lab: Lab) -> None:
+    cron_job(lab, successfulJobsHistoryLimit=0)
+    job = first_job(lab)
+    lab.patch("CronJob", "tick", {"spec": {"suspend": True}})
+    (pod,) = lab.pods(1)
+    lab.phase(pod, "Succeeded", 0)
+    lab.events("CronJob", "tick", "SuccessfulDelete")
+    assert lab.gone("Job", job["metadata"]["name"])
