@@ -127,7 +127,7 @@ def test_rolling_update(lab: Lab) -> None:
     until_sizes(lab, v1=1, v2=2)
     ready(lab, 2, 1)
     until_sizes(lab, v1=0, v2=2)
-    lab.until("Deployment", "web", lambda found: found["status"].get("replicas") == 2 and found["status"]["availableReplicas"] == 2)
+    lab.until("Deployment", "web", lambda found: found["status"].get("replicas") == found["status"].get("availableReplicas") == 2)
     lab.until("Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable")
     lab.check("deployments", "rolled", picture(lab, times=5))
 
@@ -188,7 +188,9 @@ def test_back_to_an_older_template(lab: Lab) -> None:
     until_sizes(lab, v1=1, v2=1)
     ready(lab, 1, 1)
     until_sizes(lab, v1=1, v2=0)
-    lab.until("Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable" and found["status"]["replicas"] == 1)
+    lab.until(
+        "Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable" and found["status"].get("replicas") == 1
+    )
     lab.check("deployments", "rolled back", picture(lab, times=5))
 
 
