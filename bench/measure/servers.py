@@ -39,7 +39,7 @@ class Server(Protocol):
 
 
 class Twin:
-    """`sliceworks twin start --foreground` in a home of its own, durable."""
+    """`sliceworks twin start --foreground` in a home of its own, durable. No workloads: the other side has no scheduler either."""
 
     name = "twin"
 
@@ -59,6 +59,7 @@ class Twin:
             "bench",
             "--port",
             str(port),
+            "--no-workloads",
         ]
         started = time.monotonic()
         with (folder / "log").open("wb") as log:

@@ -64,6 +64,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
         self._closing = True
+        # The parser knows its connection: apart, both go at once and take their buffers along, and need no collector for it.
+        del self._parser
         if self._task is not None:
             self._task.cancel()
 

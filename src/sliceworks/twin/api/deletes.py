@@ -137,9 +137,7 @@ class Deleter:
             if current is not None:
                 done.append(self.remove(call, current, options)[0])
         await store.settled()
-        return media.json_response(
-            200, render_list(call, View(call), done, {"resourceVersion": str(store.announced)}), call.form, call.warnings
-        )
+        return render_list(call, View(call), done, {"resourceVersion": str(store.announced)})
 
     def remove(self, call: Call, current: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
         """Delete one object; returns its last or present state, and whether it is gone."""

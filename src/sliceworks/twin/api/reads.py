@@ -10,12 +10,12 @@ import orjson
 from sliceworks.base.errors import BadRequest, Expired, ServerTimeout
 from sliceworks.kube import selectors
 from sliceworks.schemas.field_errors import FieldError, forbidden, not_supported, refusal
-from sliceworks.twin.api import media, objects
-from sliceworks.twin.api.views import View, partial
+from sliceworks.twin.api import large, media, objects
+from sliceworks.twin.api.views import View
 from sliceworks.twin.api.writes import not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from sliceworks.kube.transport import Response
     from sliceworks.twin.api.calls import Call
@@ -64,10 +64,10 @@ class Reader:
         if last:
             metadata["continue"] = encode_continue(revision, last)
             if call.param("labelSelector") == "" and call.param("fieldSelector") == "":
-                rest = sum(1 for _ in self._core.store.scan(call.resource.stored_as, call.namespace or None, after=last, at=at))
+                rest = self._core.store.count(call.resource.stored_as, call.namespace or None, after=last, at=at)
                 metadata["remainingItemCount"] = rest
         await self._core.store.settled()
-        return media.json_response(200, render_list(call, view, entries, metadata), call.form, call.warnings)
+        return render_list(call, view, entries, metadata)
 
     def _collect(
         self, call: Call, match: Callable[[Entry], bool] | None, at: int | None, after: str, limit: int
@@ -199,20 +199,40 @@ def _field_test(call: Call, fields: selectors.FieldSelector) -> Callable[[Entry]
     return test
 
 
-def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> bytes:
-    """The list document, its items joined from stored bytes where they can be."""
+def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> Response:
+    """The list document, its items joined from stored bytes where they can be; a large one is sent while it is made."""
     if view.table:
         items = [objects.served(call.resource, call.version, entry) for entry in entries]
         extra = {key: value for key, value in metadata.items() if key != "resourceVersion"}
-        return orjson.dumps(view.as_table(items, metadata["resourceVersion"], **extra))
+        table = orjson.dumps(view.as_table(items, metadata["resourceVersion"], **extra))
+        return media.json_response(200, table, call.form, call.warnings)
     kind, version = call.resource.list_kind, call.api_version
     if view.partial:
         kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-        parts = [orjson.dumps(partial(objects.served(call.resource, call.version, entry))) for entry in entries]
-    else:
-        parts = [view.item_bytes(entry) for entry in entries]
-    head = orjson.dumps({"kind": kind, "apiVersion": version, "metadata": metadata})
-    return head[:-1] + b',"items":[' + b",".join(parts) + b"]}"
+    head = orjson.dumps({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
+    parts = _list_parts(head, view, entries)
+    if call.form.yaml or call.param("pretty") or not _is_large(entries):
+        return media.json_response(200, b"".join(parts), call.form, call.warnings)
+    headers = media.json_response(200, b"", call.form, call.warnings).headers
+    return large.answer(headers, parts, compress="gzip" in call.request.headers.get("accept-encoding", ""))
+
+
+def _is_large(entries: list[Entry]) -> bool:
+    size = 0
+    for entry in entries:
+        size += len(entry.data)
+        if size > large.LARGE:
+            return True
+    return False
+
+
+def _list_parts(head: bytes, view: View, entries: list[Entry]) -> Iterator[bytes]:
+    yield head
+    for index, entry in enumerate(entries):
+        if index:
+            yield b","
+        yield view.item_bytes(entry)
+    yield b"]}"
 
 
 def encode_continue(revision: int, key: str) -> str:

@@ -13,12 +13,13 @@ import orjson
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, Expired
 from sliceworks.kube.transport import Response
+from sliceworks.twin.api.large import PIECE, joined
 from sliceworks.twin.api.reads import check_list_options, matcher, revision_param
 from sliceworks.twin.api.views import View
 from sliceworks.twin.store.entries import ADDED, DELETED, MODIFIED, Change, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 
     from sliceworks.twin.api.calls import Call
     from sliceworks.twin.api.core import Core
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _HEADERS = {"content-type": "application/json", "cache-control": "no-cache, private"}
 _BOOKMARK_EVERY = 60.0
-_MOST_LINES = 256
 _SHORTEST, _LONGEST = 1800, 3600
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
@@ -90,25 +90,29 @@ class _Stream:
         start = store.revision if initial or since == 0 else since
         self._watch = store.watch(self._resource, self._wake, namespace=namespace, name=call.name or None, since=start)
         self._seen = start
-        lines: list[bytes] = []
+        entries, last = [], b""
         if initial:
-            matching = (entry for entry in store.scan(self._resource, namespace) if self._match is None or self._match(entry))
-            lines += [self._object_line(ADDED, entry) for entry in matching]
+            entries = [entry for entry in store.scan(self._resource, namespace) if self._match is None or self._match(entry)]
             if self._bookmarks and (since == 0 or call.params.get("sendInitialEvents")):
-                lines.append(self._bookmark(_INITIAL_END))
-        self._pieces = self._run(lines, timeout)
+                last = self._bookmark(_INITIAL_END)
+        self._pieces = self._run(self._initial(entries, last), timeout)
+
+    def _initial(self, entries: list[Entry], last: bytes) -> Iterator[bytes]:
+        for entry in entries:
+            yield self._object_line(ADDED, entry)
+        if last:
+            yield last
 
     def _wake(self) -> None:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
-    async def _run(self, first: list[bytes], timeout: float) -> AsyncGenerator[bytes, None]:
+    async def _run(self, first: Iterator[bytes], timeout: float) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         try:
-            for at in range(0, len(first), _MOST_LINES):
-                yield b"".join(first[at : at + _MOST_LINES])
-            first.clear()
+            for piece in joined(first):
+                yield piece
             next_bookmark = loop.time() + _BOOKMARK_EVERY
             while True:
                 lines = self._drain()
@@ -145,12 +149,14 @@ class _Stream:
     def _drain(self) -> list[bytes]:
         changes = self._watch.changes
         lines: list[bytes] = []
-        while changes and len(lines) < _MOST_LINES:
+        size = 0
+        while changes and size < PIECE:
             change = changes.popleft()
             self._seen = change.revision
             line = self._change_line(change)
             if line:
                 lines.append(line)
+                size += len(line)
         return lines
 
     def _change_line(self, change: Change) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from dataclasses import dataclass
+from heapq import merge
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import Expired
@@ -24,7 +25,7 @@ class Window:
     """How much history a bucket keeps. It may run over by a quarter, so that it is not trimmed for every change."""
 
     changes: int = 8_192
-    bytes: int = 64 * 1024 * 1024
+    bytes: int = 32 * 1024 * 1024
 
 
 class Bucket:
@@ -115,7 +116,7 @@ class Bucket:
     def scan(self, namespace: str | None, after: str = "", at: int | None = None) -> Iterator[Entry]:
         """Entries in key order, of one namespace or all, from behind a key, as they are now or as they were at a revision.
 
-        What is read now may be written to meanwhile: an entry that is gone by the time it is reached is left out.
+        Nothing is read before it is asked for, and may be written to meanwhile: an entry that is gone by then is left out.
         """
         first, last = _bounds(self.keys, namespace, after)
         keys, entries = self.keys[first:last], self.entries
@@ -124,8 +125,16 @@ class Bucket:
             return (entry for key in keys if (entry := entries.get(key)) is not None)
         gone = sorted(key for key, entry in past.items() if entry is not None and key not in entries)
         first, last = _bounds(gone, namespace, after)
-        keys = sorted(keys + gone[first:last])
-        return iter([entry for key in keys if (entry := past[key] if key in past else entries[key]) is not None])
+        then = merge(keys, gone[first:last])
+        return (entry for key in then if (entry := past[key] if key in past else entries.get(key)) is not None)
+
+    def count(self, namespace: str | None, after: str = "", at: int | None = None) -> int:
+        """How many entries a scan would find, without going through them."""
+        first, last = _bounds(self.keys, namespace, after)
+        past = self._since_then(at) if at is not None else {}
+        came = [key for key, entry in past.items() if entry is None and key in self.entries]
+        gone = [key for key, entry in past.items() if entry is not None and key not in self.entries]
+        return last - first - _within(came, namespace, after) + _within(gone, namespace, after)
 
     def _since_then(self, revision: int) -> dict[str, Entry | None]:
         """The keys that changed after a revision, with what they held then."""
@@ -133,6 +142,11 @@ class Bucket:
         for change in self.since(revision):
             past.setdefault(change.entry.key, change.previous)
         return past
+
+
+def _within(keys: list[str], namespace: str | None, after: str) -> int:
+    first, last = _bounds(sorted(keys), namespace, after)
+    return max(0, last - first)
 
 
 def _bounds(keys: list[str], namespace: str | None, after: str) -> tuple[int, int]:

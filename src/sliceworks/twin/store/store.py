@@ -70,8 +70,9 @@ class Store:
         bucket = self._buckets.get(resource)
         return bucket.entries.get(f"{namespace}/{name}" if namespace else name) if bucket else None
 
-    def count(self, resource: str) -> int:
-        return len(self._bucket(resource).keys)
+    def count(self, resource: str, namespace: str | None = None, *, after: str = "", at: int | None = None) -> int:
+        """How many entries `scan` would find."""
+        return self._bucket(resource).count(namespace, after, at)
 
     def resources(self) -> list[str]:
         """The resources that hold an object."""
