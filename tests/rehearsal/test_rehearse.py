@@ -19,7 +19,9 @@ def test_the_example_platform_is_taken_whole() -> None:
     done = rehearse(documents.read(PLATFORM))
     assert [outcome.reason for outcome in done.refused] == []
     assert {outcome.result for outcome in done.outcomes} == {"created"}
-    assert len(done.outcomes) == 30
+    assert len(done.outcomes) == 32
+    states = {outcome.document.name: outcome.state for outcome in done.outcomes}
+    assert (states["Job/resnet"], states["Deployment/gemma"], states["Node/gpu-l4-0"]) == ("Complete", "2/2 ready", "Ready")
     assert done.lasted == pytest.approx(60)
     told = {(moment.verb, moment.subject) for moment in done.moments}
     assert ("created", "ServiceAccount team-vision/default") in told

@@ -6,6 +6,7 @@ The same documents and seed give the same record, byte for byte.
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -22,6 +23,9 @@ from sliceworks.rehearsal.timeline import Moment, Timeline
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
     from sliceworks.specs.scenario import Scenario
+
+# What the twin's parts log is in the timeline too: nobody needs it on the terminal as well.
+logging.getLogger("sliceworks").addHandler(logging.NullHandler())
 
 _CRD = "CustomResourceDefinition"
 _PATIENCE = 30.0  # seconds of the twin's time until a new kind must be served
