@@ -277,6 +277,8 @@ class Nodes:
                 self._queue.forget(what)
             finally:
                 self._queue.done(what)
+            # A twin in this process answers at once: let those who watch take in what was written before there is more of it.
+            await asyncio.sleep(0)
 
     def _again(self, what: What) -> None:
         """Somebody was faster, or the API was away: read it anew, later."""
