@@ -12,6 +12,7 @@ from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.workloads.jobset import children, failure, gates, keys, progress
 from sliceworks.twin.workloads.jobset.children import Child, Children
 from sliceworks.twin.workloads.jobset.keys import JOBS, JOBSETS, SERVICES, Obj, replicas, replicated_jobs
+from sliceworks.twin.workloads.jobset.kin import Kin
 from sliceworks.twin.workloads.jobset.report import WARNING, Event, Report
 from sliceworks.twin.workloads.jobset.telling import MANAGER, USER, Teller
 
@@ -31,7 +32,7 @@ class JobSets(Controller[Name]):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._children: dict[str, dict[str, Child]] = {}
+        self._kin: dict[str, Kin] = {}
         self._teller = Teller(world)
 
     def observe(self, change: Change) -> None:
@@ -49,13 +50,13 @@ class JobSets(Controller[Name]):
         self.queue.add((change.namespace, owner["name"]))
 
     def _remember(self, change: Change, owner: str, job: Obj) -> None:
-        known = self._children.setdefault(owner, {})
+        kin = self._kin.setdefault(owner, Kin())
         if change.type != "DELETED":
-            known[change.name] = children.read(job)
+            kin.take(children.read(job))
             return
-        known.pop(change.name, None)
-        if not known:
-            del self._children[owner]
+        kin.drop(change.name)
+        if not kin.jobs:
+            del self._kin[owner]
 
     async def sync(self, key: Name) -> None:
         # 1. What is there.
@@ -66,7 +67,8 @@ class JobSets(Controller[Name]):
             return
         restart_job = gates.restart_job(self.world.get)
         report = Report(jobset)
-        found = self._sorted(jobset, restart_job=restart_job)
+        kin = self._kin.get(jobset["metadata"]["uid"]) or Kin()
+        found = _sorted(jobset, kin.look(), restart_job=restart_job)
         # 2. How it stands.
         counts = progress.counts(jobset, found, restart_job=restart_job)
         report.count(progress.listed(counts))
@@ -78,6 +80,8 @@ class JobSets(Controller[Name]):
         # 4. Say so.
         if report.changed:
             await self._write(jobset, report)
+        if kin.go_on():
+            self.queue.add(key)
 
     async def _advance(self, jobset: Obj, found: Children, counts: progress.Counts, report: Report, *, restart_job: bool) -> None:
         await self._delete_jobs(jobset, found.previous)
@@ -97,24 +101,6 @@ class JobSets(Controller[Name]):
             report.suspend()
         else:
             await self._resume(jobset, found.active, counts, report)
-
-    def _sorted(self, jobset: Obj, *, restart_job: bool) -> Children:
-        """The Jobs of this run by how they stand, and those of earlier ones."""
-        found, restarts = Children(), jobset["status"]["restarts"]
-        own: dict[str, list[int]] = {}
-        kinds = {"": found.active, children.COMPLETE: found.successful, children.FAILED: found.failed}
-        for child in self._children.get(jobset["metadata"]["uid"], {}).values():
-            if child.attempt is None:
-                raise BadRequest(f"invalid value for label {keys.RESTART_ATTEMPT}, must be integer")
-            outdated = child.attempt < restarts
-            if restart_job and not outdated and child.has_own_attempt:
-                name = child.replicated_job
-                targets = own.setdefault(name, failure.own_restarts(jobset, name))
-                if child.own_attempt is None or child.index is None or child.index >= len(targets):
-                    raise BadRequest(f"job {child.name} has no place in replicated job {name}")
-                outdated = child.own_attempt < targets[child.index]
-            (found.previous if outdated else kinds[child.finished]).append(child)
-        return found
 
     async def _clean_up(self, jobset: Obj, found: Children, report: Report) -> None:
         await self._delete_jobs(jobset, found.active)
@@ -248,6 +234,25 @@ class JobSets(Controller[Name]):
         written = await self.world.send(USER, "PUT", f"{_path(jobset)}/status", jobset, fieldManager=MANAGER)
         for event in report.events:
             await self._teller.tell(written, event)
+
+
+def _sorted(jobset: Obj, jobs: list[Child], *, restart_job: bool) -> Children:
+    """The Jobs of this run by how they stand, and those of earlier ones."""
+    found, restarts = Children(), jobset["status"]["restarts"]
+    own: dict[str, list[int]] = {}
+    kinds = {"": found.active, children.COMPLETE: found.successful, children.FAILED: found.failed}
+    for child in jobs:
+        if child.attempt is None:
+            raise BadRequest(f"invalid value for label {keys.RESTART_ATTEMPT}, must be integer")
+        outdated = child.attempt < restarts
+        if restart_job and not outdated and child.has_own_attempt:
+            name = child.replicated_job
+            targets = own.setdefault(name, failure.own_restarts(jobset, name))
+            if child.own_attempt is None or child.index is None or child.index >= len(targets):
+                raise BadRequest(f"job {child.name} has no place in replicated job {name}")
+            outdated = child.own_attempt < targets[child.index]
+        (found.previous if outdated else kinds[child.finished]).append(child)
+    return found
 
 
 def _path(jobset: Obj) -> str:

@@ -1,0 +1,137 @@
+"""Random JobSets on random walks: after every step both clusters must have come to the same place."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.support import goldens
+from tests.support.jobsets import Played, replicated
+
+if TYPE_CHECKING:
+    from tests.support.http import Api
+    from tests.support.jobset_gates import Gates
+
+Obj = dict[str, Any]
+_WALKS, _STEPS, _QUIET = 24, 6, 2.5
+_ACTIONS = ("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
+
+
+class Walk:
+    """One JobSet and the dice that decide about it."""
+
+    def __init__(self, api: Api, namespace: str, seed: int) -> None:
+        self.js, self.dice = Played(api, namespace), random.Random(seed)
+        self.seed = seed
+        self.seen: list[str] = []
+
+    def begin(self) -> None:
+        self.js.create(*self._jobs(), **self._spec()).ok(201)
+
+    def _jobs(self) -> list[Obj]:
+        names = "abc"[: self.dice.randint(1, 3)]
+        jobs = [replicated(name, self.dice.randint(1, 2)) for name in names]
+        for number, job in enumerate(jobs[1:]):
+            if self.dice.random() < 0.3:
+                job["dependsOn"] = [{"name": names[number], "status": self.dice.choice(["Ready", "Complete"])}]
+        self.ordered = self.dice.random() < 0.3 and not any("dependsOn" in job for job in jobs)
+        self.names = names
+        return jobs
+
+    def _spec(self) -> Obj:
+        spec: Obj = {"suspend": self.dice.random() < 0.3}
+        if self.ordered:
+            spec["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
+        if self.dice.random() < 0.4:
+            targets = [name for name in self.names if self.dice.random() < 0.6]
+            spec["successPolicy"] = {"operator": self.dice.choice(["All", "Any"]), "targetReplicatedJobs": targets}
+        if self.dice.random() < 0.8:
+            strategy = self.dice.choice(["Recreate", "BlockingRecreate"])
+            spec["failurePolicy"] = {"maxRestarts": self.dice.randint(0, 2), "restartStrategy": strategy, "rules": self._rules()}
+        return spec
+
+    def _rules(self) -> list[Obj]:
+        return [
+            {
+                "name": f"rule{number}",
+                "action": self.dice.choice(_ACTIONS),
+                "targetReplicatedJobs": [self.dice.choice(self.names)],
+                "onJobFailureReasons": [self.dice.choice(["BackoffLimitExceeded", "DeadlineExceeded"])],
+            }
+            for number in range(self.dice.randint(0, 2))
+        ]
+
+    def step(self) -> None:
+        """Do something to the JobSet or to one of its Jobs, as the dice say."""
+        status = self.js.status()
+        suspended = bool(self.js.get()["spec"].get("suspend"))
+        choice, luck = self.dice.random(), self.dice.random()
+        if status.get("terminalState"):
+            return
+        if suspended or choice < 0.15:
+            self.seen.append("resume" if suspended else "suspend")
+            self.js.change(suspend=not suspended).ok()
+            return
+        jobs = [name for name, job in sorted(self.js.jobs().items()) if (job.get("status") or {}).get("active")]
+        if not jobs:
+            return
+        job = jobs[int(luck * len(jobs))]
+        act = self.js.run if choice < 0.45 else self.js.succeed if choice < 0.75 else self.js.fail
+        self.seen.append(f"{act.__name__} {job}")
+        act(job)
+
+    def look(self) -> str:
+        """Where it stands, in a few words."""
+        picture = self.js.picture(whole=False)
+        status = (picture["jobset"] or {}).get("status") or {}
+        parts = [
+            f"restarts {status.get('restarts')} ({status.get('restartsCountTowardsMax', 0)} count)",
+            status.get("terminalState", ""),
+        ]
+        parts += [f"{each['type']}={each['status']} {each['reason']}: {each['message']}" for each in status.get("conditions") or ()]
+        for each in status.get("replicatedJobsStatus") or ():
+            parts.append(" ".join(f"{key} {value}" for key, value in sorted(each.items()) if value))
+        for name, job in sorted(picture["jobs"].items()):
+            parts.append(f"{name} of run {job['restart-attempt']}" + (" suspended" if job["suspend"] else ""))
+        return "; ".join(filter(None, parts))
+
+
+def test_the_same_walks_lead_to_the_same_places(api: Api, ns: str, real: bool, jobset: Gates) -> None:
+    jobset.set()
+    walks = [Walk(api, _namespace(api, f"{ns}-{seed}"), seed) for seed in range(_WALKS)]
+    for walk in walks:
+        walk.begin()
+    for number in range(_STEPS + 1):
+        if number:
+            for walk in walks:
+                walk.step()
+        for walk, place in zip(walks, _settled(walks), strict=True):
+            walk.seen.append(place)
+    wrong = []
+    for walk in walks:
+        try:
+            goldens.check("workloads_jobset_walks", f"walk {walk.seed}", walk.seen, real=real, words=walk.js.words())
+        except AssertionError as error:
+            wrong.append(f"walk {walk.seed}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _settled(walks: list[Walk]) -> list[str]:
+    """Where all of them stand once nothing has moved for a while."""
+    seen, since = [walk.look() for walk in walks], time.monotonic()
+    deadline = since + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.25)
+        now = [walk.look() for walk in walks]
+        if now != seen:
+            seen, since = now, time.monotonic()
+        elif time.monotonic() - since > _QUIET:
+            return seen
+    raise AssertionError("they never came to rest")
+
+
+def _namespace(api: Api, name: str) -> str:
+    api.post("/api/v1/namespaces", {"metadata": {"name": name}}).ok(201)
+    assert api.post(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}}).status in (201, 409)
+    return name
