@@ -10,6 +10,7 @@ from tests.support.placing import HOST, ZONE, Board
 
 from sliceworks.twin.scheduler.decide import Placement, Unschedulable, fits
 from sliceworks.twin.scheduler.links import Links
+from sliceworks.twin.scheduler.verdicts import NO_NODES, summary
 
 REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -63,7 +64,7 @@ def test_which_shortages_preemption_could_end(board: Board) -> None:
     board.place("there", "taken", asks={"cpu": "3"})
     decision = board.decide(board.pod("p", asks={"cpu": "2"}))
     assert isinstance(decision, Unschedulable)
-    assert [node.name for node in decision.resolvable] == ["taken"]
+    assert [node.name for node in decision.resolvable_nodes()] == ["taken"]
     assert decision.rules == {"NodeResourcesFit"}
 
 
@@ -212,13 +213,18 @@ def test_what_is_remembered_never_changes_who_fits(seed: int) -> None:
             decision = board.decide(pod)
             fresh = Links(pod, board.snapshot, board.snapshot.families.spreads(pod))
             nodes = board.snapshot.nodes.values()
-            fitting = {node.name for node in nodes if fits(pod, node, fresh, board.snapshot) is None}
+            verdicts = {node.name: fits(pod, node, fresh, board.snapshot) for node in nodes}
+            fitting = {name for name, verdict in verdicts.items() if verdict is None}
             if isinstance(decision, Placement):
                 assert decision.node in fitting
                 board.snapshot.place(pod, decision.node)
             else:
                 assert not fitting
-                assert decision.message.startswith((f"0/{len(nodes)} nodes are available: ", "no nodes"))
+                reasons = [(verdict.reasons, 1) for verdict in verdicts.values() if verdict is not None]
+                assert decision.message == (summary(len(nodes), reasons) if nodes else NO_NODES)
+                resolvable = {name for name, verdict in verdicts.items() if verdict is not None and verdict.resolvable}
+                assert {node.name for node in decision.resolvable_nodes()} == resolvable
+                assert decision.resolvable == len(resolvable)
 
 
 @pytest.mark.parametrize("seed", range(10))

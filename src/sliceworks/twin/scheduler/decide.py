@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sliceworks.base import clock
-from sliceworks.twin.scheduler.groups import Taste, lacking, normal, unchanging
+from sliceworks.twin.scheduler.groups import Taste, lacking, normal, unchanging, unchosen
 from sliceworks.twin.scheduler.links import Links
 from sliceworks.twin.scheduler.preferences import Preferences
 from sliceworks.twin.scheduler.verdicts import NO_NODES, NOT_NAMED, Verdict, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from sliceworks.twin.scheduler.groups import Group
     from sliceworks.twin.scheduler.nodes import Node
     from sliceworks.twin.scheduler.pods import Pod
     from sliceworks.twin.scheduler.snapshot import Snapshot
 
+Verdicts = dict["Node", Verdict]
 _MOST_COMPARED = 100
 
 
@@ -32,7 +33,8 @@ class Unschedulable(NamedTuple):
 
     message: str
     rules: frozenset[str]
-    resolvable: tuple[Node, ...] = ()
+    resolvable: int = 0
+    resolvable_nodes: Callable[[], list[Node]] = list
     unresolvable_nomination: bool = False
     may_help: bool = True
 
@@ -110,36 +112,47 @@ class _Decision:
         return self.links.refusal(node) if self.links is not None else None
 
     def _explained(self) -> Unschedulable:
-        group = self.snapshot.group(self.pod.shape.wants, whole=True)
-        counts = dict(group.counts)
-        resolvable = [node for node, verdict in group.refusing.items() if verdict.resolvable]
-        further: dict[Node, Verdict] = {}
-        for node in group.fitting:
-            verdict = self._refusal(node)
-            if verdict is not None:
-                further[node] = verdict
-                counts[verdict] = counts.get(verdict, 0) + 1
-                if verdict.resolvable:
-                    resolvable.append(node)
+        snapshot, group = self.snapshot, self.snapshot.group(self.pod.shape.wants)
+        further = {node: verdict for node in group.fitting if (verdict := self._refusal(node))} if self._is_linked else {}
         if self.names is not None:
-            counts, resolvable = self._among_named(group, further)
-        nomination = self.snapshot.nodes.get(self.pod.nominated)
-        verdict = (group.refusing.get(nomination) or further.get(nomination)) if nomination is not None else None
-        return Unschedulable(
-            summary(len(self.snapshot.nodes), ((verdict.reasons, number) for verdict, number in counts.items())),
-            frozenset(verdict.rule for verdict, number in counts.items() if number),
-            tuple(sorted(resolvable, key=_index)),
-            verdict is not None and not verdict.resolvable,
-        )
+            return self._among_named(group, further)
+        counts = dict(group.counts)
+        for verdict, number in group.outside(snapshot.kinds).items():
+            counts[verdict] = counts.get(verdict, 0) + number
+        for verdict in further.values():
+            counts[verdict] = counts.get(verdict, 0) + 1
+        return self._unschedulable(counts, lambda: {**group.refusing, **further}, group, further)
 
-    def _among_named(self, group: Group, further: dict[Node, Verdict]) -> tuple[dict[Verdict, int], list[Node]]:
+    @property
+    def _is_linked(self) -> bool:
+        return self.links is not None or bool(self.snapshot.nominated)
+
+    def _among_named(self, group: Group, further: Verdicts) -> Unschedulable:
         """The verdicts when only some nodes were ever asked."""
         nodes = [self.snapshot.nodes[name] for name in self.names or () if name in self.snapshot.nodes]
-        verdicts = {node: group.refusing.get(node) or further[node] for node in nodes}
+        verdicts = {node: self._verdict(node, group, further) or NOT_NAMED for node in nodes}
         counts: dict[Verdict, int] = {NOT_NAMED: len(self.snapshot.nodes) - len(nodes)}
         for verdict in verdicts.values():
             counts[verdict] = counts.get(verdict, 0) + 1
-        return counts, [node for node, verdict in verdicts.items() if verdict.resolvable]
+        return self._unschedulable(counts, lambda: verdicts, group, further)
+
+    def _unschedulable(
+        self, counts: dict[Verdict, int], verdicts: Callable[[], Verdicts], group: Group, further: Verdicts
+    ) -> Unschedulable:
+        nomination = self.snapshot.nodes.get(self.pod.nominated)
+        verdict = self._verdict(nomination, group, further) if nomination is not None else None
+        return Unschedulable(
+            summary(len(self.snapshot.nodes), ((verdict.reasons, number) for verdict, number in counts.items())),
+            frozenset(verdict.rule for verdict, number in counts.items() if number),
+            sum(number for verdict, number in counts.items() if verdict.resolvable),
+            lambda: sorted((node for node, verdict in verdicts().items() if verdict.resolvable), key=_index),
+            verdict is not None and not verdict.resolvable,
+        )
+
+    def _verdict(self, node: Node, group: Group, further: Verdicts) -> Verdict | None:
+        if not group.knows(node):
+            return unchosen(group.wants, node.kind)
+        return group.refusing.get(node) or further.get(node)
 
 
 def _best(candidates: list[tuple[Node, int, Taste]], preferences: Preferences | None) -> list[Node]:

@@ -13,10 +13,10 @@ from sliceworks.twin.scheduler.scores import local_score
 from sliceworks.twin.scheduler.verdicts import NOT_CHOSEN, PORTS_TAKEN, TAINTED, UNSCHEDULABLE, Verdict, short_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from random import Random
 
-    from sliceworks.twin.scheduler.nodes import Node
+    from sliceworks.twin.scheduler.nodes import Kind, Node
     from sliceworks.twin.scheduler.pods import Wants
     from sliceworks.twin.scheduler.scores import Images
 
@@ -35,6 +35,14 @@ def unchanging(wants: Wants, node: Node) -> Verdict | Taste:
         return NOT_CHOSEN
     disliked = wants.tolerations.dislikes(node.taints) if node.taints else 0
     return disliked, choice.liking(node.name, node.labels) if choice.preferred else 0
+
+
+def unchosen(wants: Wants, kind: Kind) -> Verdict:
+    """What a node of some kind says that is not chosen."""
+    unschedulable, taints = kind
+    if unschedulable and not wants.tolerations.bears_unschedulable:
+        return UNSCHEDULABLE
+    return TAINTED if taints and wants.tolerations.refuses(taints) else NOT_CHOSEN
 
 
 def lacking(wants: Wants, node: Node) -> Verdict | None:
@@ -60,7 +68,8 @@ class Group:
         self.fitting: dict[Node, Entry] = {}
         self.refusing: dict[Node, Verdict] = {}
         self.counts: dict[Verdict, int] = {}
-        self._tastes: dict[Node, tuple[int, Verdict | Taste]] = {}
+        self.kinds: dict[Kind, int] = {}
+        self._tastes: dict[Node, tuple[int, Verdict | Taste, Kind]] = {}
         self._heaps: dict[Taste, list[Entry]] = {}
         self._images = images
         self._chance = chance
@@ -70,14 +79,19 @@ class Group:
         """How many nodes it remembers."""
         return len(self._tastes)
 
-    def follow(self, changed: Iterable[Node]) -> None:
-        """Look at those of the changed nodes that may count."""
+    def follow(self, changed: list[Node]) -> None:
+        """Look at changed nodes that may count; where a label is asked for, at those that have or had it."""
         nodes = dict.fromkeys(changed)
         if self.pair is None:
             self.look(nodes)
         else:
             key, value = self.pair
-            self.look(node for node in nodes if node.labels.get(key) == value or node in self._tastes)
+            self.look([node for node in nodes if node.labels.get(key) == value or node in self._tastes])
+
+    def follow_chosen(self, chosen: Iterable[Node]) -> None:
+        """The same, when more has changed than there are nodes with the label."""
+        since = self.position
+        self.look([node for node in dict.fromkeys((*chosen, *self._tastes)) if node.touched >= since])
 
     def look(self, nodes: Iterable[Node]) -> None:
         """Look at nodes that are new or have changed."""
@@ -85,17 +99,42 @@ class Group:
         for node in nodes:
             known = tastes.get(node)
             if known is None or known[0] != node.version:
-                known = tastes[node] = (node.version, unchanging(wants, node))
+                known = self._taste(node, known)
+                if known is None:
+                    continue
             taste = known[1]
-            if node.gone:
-                self._forget(node)
-                del tastes[node]
-            elif isinstance(taste, Verdict):
+            if isinstance(taste, Verdict):
                 self._refuse(node, taste)
             elif verdict := lacking(wants, node):
                 self._refuse(node, verdict)
             else:
                 self._fit(node, taste)
+
+    def _taste(self, node: Node, known: tuple[int, Verdict | Taste, Kind] | None) -> tuple[int, Verdict | Taste, Kind] | None:
+        """Look at a node itself anew; None when it is gone."""
+        if known is not None:
+            self.kinds[known[2]] -= 1
+        if node.gone:
+            self._forget(node)
+            self._tastes.pop(node, None)
+            return None
+        self.kinds[node.kind] = self.kinds.get(node.kind, 0) + 1
+        found = self._tastes[node] = node.version, unchanging(self.wants, node), node.kind
+        return found
+
+    def knows(self, node: Node) -> bool:
+        """Whether it has looked at a node; those it has not looked at are not chosen."""
+        return node in self._tastes
+
+    def outside(self, kinds: Mapping[Kind, int]) -> dict[Verdict, int]:
+        """What the nodes say that it has not looked at, given how many there are of each kind."""
+        if self.pair is None:
+            return {}
+        found: dict[Verdict, int] = {}
+        for kind, number in kinds.items():
+            verdict = unchosen(self.wants, kind)
+            found[verdict] = found.get(verdict, 0) + number - self.kinds.get(kind, 0)
+        return found
 
     def _forget(self, node: Node) -> None:
         self.fitting.pop(node, None)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _ANY = "0.0.0.0"
 
 
+Kind = tuple[bool, tuple["Taint", ...]]
+
+
 class Node:
     """A node, with the pods on it. `version` counts changes of the node itself, not of its pods."""
 
@@ -34,6 +37,7 @@ class Node:
         "pods",
         "ports",
         "taints",
+        "touched",
         "unschedulable",
         "version",
     )
@@ -42,6 +46,7 @@ class Node:
         self.name = name
         self.index = index
         self.version = 0
+        self.touched = 0
         self.gone = True
         self.labels: dict[str, str] = {}
         self.taints: tuple[Taint, ...] = ()
@@ -53,6 +58,11 @@ class Node:
         self.pods: dict[Key, Pod] = {}
         self.ports: dict[tuple[str, int], list[str]] = {}
         self.images: dict[str, int] = {}
+
+    @property
+    def kind(self) -> Kind:
+        """What makes nodes refuse pods that do not choose them."""
+        return self.unschedulable, self.taints
 
     def update(self, obj: Mapping[str, Any]) -> bool:
         """Take over what an object says; whether anything changed that counts."""

@@ -24,7 +24,7 @@ _ENDED = ("Succeeded", "Failed")
 class Wants:
     """What a pod asks of one node, whatever else runs elsewhere: pods that want the same get the same answer."""
 
-    __slots__ = ("choice", "counted", "images", "key", "ports", "requests", "tolerations", "used")
+    __slots__ = ("choice", "counted", "images", "key", "pair", "ports", "requests", "tolerations", "used")
 
     def __init__(self, key: bytes, spec: Mapping[str, Any]) -> None:
         self.key = key
@@ -36,6 +36,7 @@ class Wants:
         self.ports = _host_ports(spec)
         self.images = tuple(_image(container) for container in _all_containers(spec))
         self.choice: NodeChoice = node_choice(spec)
+        self.pair = self.choice.exact()
         self.tolerations = Tolerations(spec.get("tolerations") or ())
 
 

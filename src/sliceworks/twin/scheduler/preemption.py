@@ -52,9 +52,9 @@ def preempt(pod: Pod, snapshot: Snapshot, failure: Unschedulable, budgets: Itera
     total, reasons = len(snapshot.nodes), Counter[tuple[str, ...]]()
     lowest = snapshot.lowest_priority
     if lowest is None or lowest >= pod.priority:
-        reasons[(NO_VICTIMS,)] = len(failure.resolvable)
+        reasons[(NO_VICTIMS,)] = failure.resolvable
     else:
-        found = _candidates(pod, snapshot, failure.resolvable, tuple(budgets), reasons)
+        found = _candidates(pod, snapshot, failure.resolvable_nodes(), tuple(budgets), reasons)
         if found:
             return min(found, key=_harm)
     reasons[(NOT_HELPFUL,)] = total - reasons.total()

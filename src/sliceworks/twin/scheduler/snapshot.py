@@ -14,6 +14,7 @@ from sliceworks.twin.scheduler.tallies import Standing, Tallies
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from sliceworks.twin.scheduler.nodes import Kind
     from sliceworks.twin.scheduler.pods import Key, Pod, Wants
     from sliceworks.twin.scheduler.terms import Labels
 
@@ -30,6 +31,7 @@ class Snapshot:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[Key, Pod] = {}
         self.namespaces: dict[str, Labels] = {}
+        self.kinds: dict[Kind, int] = {}
         self.claims: set[Key] = set()
         self.nominated: dict[str, dict[Key, Pod]] = {}
         self.families = Families()
@@ -53,7 +55,7 @@ class Snapshot:
         if node is None:
             node = self._unborn.pop(name, None) or self._new(name)
             self.nodes[name] = node
-        before, images = node.labels, node.images
+        before, images, kind = node.labels, node.images, None if node.gone else node.kind
         if node.gone or before != (obj["metadata"].get("labels") or {}):
             self._index_pods(node, -1)
             changed = node.update(obj)
@@ -64,6 +66,7 @@ class Snapshot:
         if not changed:
             return None
         self._count_images(images, node.images)
+        self._count_kind(kind, node.kind)
         self.tallies.clear()
         self._log(node)
         return node
@@ -75,6 +78,7 @@ class Snapshot:
         self._index_pods(node, -1)
         self._index_labels(node, node.labels, {})
         self._count_images(node.images, {})
+        self._count_kind(node.kind, None)
         node.labels, node.images, node.gone = {}, {}, True
         node.version += 1
         if node.pods:
@@ -157,20 +161,20 @@ class Snapshot:
             pods = self._pods_with(*pair)
         return ((pod, node) for pod in pods if not (node := self._where[pod.key]).gone)
 
-    def group(self, wants: Wants, *, whole: bool = False) -> Group:
-        """The nodes as pods with these wants see them, now. Unless the whole is asked for, some that refuse may be left out."""
+    def group(self, wants: Wants) -> Group:
+        """The nodes as pods with these wants see them, now; those that are not chosen for want of a label are left out."""
         group = self._groups.pop(wants.key, None)
         if group is None or group.position < self._start:
             group = Group(wants, self._image_bytes, clock.randomness())
-            pair = group.pair = None if whole else wants.choice.exact()
+            pair = group.pair = wants.pair
             group.look(self.nodes.values() if pair is None else self.nodes_with(*pair))
             self._make_room(group.size)
         else:
-            group.follow(self._changed[group.position - self._start :])
-            if whole and group.pair is not None:
-                group.pair = None
-                group.look(self.nodes.values())
-                self._make_room(group.size)
+            behind = self._start + len(self._changed) - group.position
+            if group.pair is None or behind <= group.size:
+                group.follow(self._changed[group.position - self._start :])
+            else:
+                group.follow_chosen(self.nodes_with(*group.pair))
         group.position = self._start + len(self._changed)
         self._groups[wants.key] = group
         return group
@@ -186,6 +190,7 @@ class Snapshot:
         return Node(name, self._count)
 
     def _log(self, node: Node) -> None:
+        node.touched = self._start + len(self._changed)
         self._changed.append(node)
         if len(self._changed) > 1024 + 4 * len(self.nodes):
             self._start += len(self._changed)
@@ -207,6 +212,14 @@ class Snapshot:
         if self._images and len(self.nodes) <= _FEW_NODES:
             # Every node's score has changed a little; where nodes are many that tips no balance.
             self._groups.clear()
+
+    def _count_kind(self, old: Kind | None, new: Kind | None) -> None:
+        if old is not None:
+            self.kinds[old] -= 1
+            if not self.kinds[old]:
+                del self.kinds[old]
+        if new is not None:
+            self.kinds[new] = self.kinds.get(new, 0) + 1
 
     def _pods_with(self, key: str, value: str) -> Iterable[Pod]:
         values = self._pod_labels.get(key)

@@ -143,12 +143,12 @@ class View:
         node, lowest = self.snapshot.nodes.get(name), self.snapshot.lowest_priority
         self.waiting.wake_failed(_EASED_BY_LEAVING)
         if node is not None:
-            self.waiting.wake(lambda rules, lane: not rules.isdisjoint(_EASED_BY_ROOM) and _has_room(lane, node, lowest))
+            self.waiting.wake_for(node.labels, _EASED_BY_ROOM, lambda lane: _has_room(lane, node, lowest))
 
     def _see_node(self, name: str, obj: dict[str, Any] | None) -> None:
         if obj is None:
             self.snapshot.drop_node(name)
-            self.waiting.wake_failed(_EASED_BY_COMING)
+            self.waiting.wake_failed(_EASED_BY_LEAVING)
             return
         node = self.snapshot.set_node(obj)
         if node is not None:

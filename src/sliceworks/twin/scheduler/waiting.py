@@ -5,6 +5,7 @@ Pods that are alike share a lane. When the first of a lane finds no node the oth
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,17 @@ if TYPE_CHECKING:
     from sliceworks.twin.scheduler.pods import Key, Pod
 
 Signature = tuple[object, ...]
+Pair = tuple[str, str]
 
 
 class Lane:
     """Waiting pods that any node treats alike, in their order; `told` is what each was last told."""
 
-    __slots__ = ("active", "pods", "rules", "sequence", "signature", "told")
+    __slots__ = ("active", "pair", "pods", "rules", "sequence", "signature", "told")
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, pair: Pair | None) -> None:
         self.signature = signature
+        self.pair = pair
         self.pods: dict[Key, tuple[int, Pod]] = {}
         self.told: dict[Key, str] = {}
         self.rules: frozenset[str] = frozenset()
@@ -42,7 +45,7 @@ class Waiting:
         self._known_keys = 0
         self._lanes: dict[Signature, Lane] = {}
         self._of: dict[Key, Lane] = {}
-        self._parked: dict[frozenset[str], dict[Signature, Lane]] = {}
+        self._parked: dict[frozenset[str], dict[Pair | None, dict[Signature, Lane]]] = {}
         self._heap: list[tuple[int, int, int, Lane]] = []
         self._sequence = 0
 
@@ -105,7 +108,7 @@ class Waiting:
         self._unpark(lane)
         lane.active = False
         lane.rules = rules
-        self._parked.setdefault(rules, {})[lane.signature] = lane
+        self._parked.setdefault(rules, {}).setdefault(lane.pair, {})[lane.signature] = lane
 
     def park_one(self, key: Key, rules: frozenset[str]) -> None:
         """Leave the lane of one pod."""
@@ -113,16 +116,27 @@ class Waiting:
 
     def wake(self, may_help: Callable[[frozenset[str], Lane], bool]) -> None:
         """Try again those that something may have helped, given the checks they failed."""
-        for rules, lanes in list(self._parked.items()):
-            for lane in [each for each in lanes.values() if may_help(rules, each)]:
-                self._activate(lane)
+        for rules, places in list(self._parked.items()):
+            for lanes in list(places.values()):
+                self._wake_some(lanes, partial(may_help, rules))
+
+    def wake_for(self, labels: dict[str, str], rules: frozenset[str], may_help: Callable[[Lane], bool]) -> None:
+        """Try again those that failed one of these checks and may choose a node with such labels."""
+        for failed, places in list(self._parked.items()):
+            if not rules.isdisjoint(failed):
+                for pair in (None, *labels.items()):
+                    self._wake_some(places.get(pair, {}), may_help)
 
     def wake_failed(self, rules: frozenset[str]) -> None:
         """Try again those that failed one of these checks."""
-        for failed, lanes in list(self._parked.items()):
+        for failed, places in list(self._parked.items()):
             if not rules.isdisjoint(failed):
-                for lane in list(lanes.values()):
-                    self._activate(lane)
+                for lanes in list(places.values()):
+                    self._wake_some(lanes, lambda _: True)
+
+    def _wake_some(self, lanes: dict[Signature, Lane], may_help: Callable[[Lane], bool]) -> None:
+        for lane in [each for each in lanes.values() if may_help(each)]:
+            self._activate(lane)
 
     def pods(self) -> Iterator[Pod]:
         return (pod for lane in self._lanes.values() for _, pod in lane.pods.values())
@@ -131,7 +145,7 @@ class Waiting:
         signature = self._signature(pod)
         lane = self._lanes.get(signature)
         if lane is None:
-            lane = self._lanes[signature] = Lane(signature)
+            lane = self._lanes[signature] = Lane(signature, pod.shape.wants.pair)
         return lane
 
     def _signature(self, pod: Pod) -> Signature:
@@ -168,8 +182,11 @@ class Waiting:
             heappush(self._heap, (-pod.priority, lane.sequence, id(lane), lane))
 
     def _unpark(self, lane: Lane) -> None:
-        lanes = self._parked.get(lane.rules)
-        if lanes is not None and lanes.get(lane.signature) is lane:
+        places = self._parked.get(lane.rules)
+        lanes = places.get(lane.pair) if places is not None else None
+        if places is not None and lanes is not None and lanes.get(lane.signature) is lane:
             del lanes[lane.signature]
             if not lanes:
+                del places[lane.pair]
+            if not places:
                 del self._parked[lane.rules]
