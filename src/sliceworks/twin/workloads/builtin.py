@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.workloads.cronjobs.controller import CronJobs
+from sliceworks.twin.workloads.daemonsets.controller import DaemonSets
 from sliceworks.twin.workloads.deployments.controller import Deployments
 from sliceworks.twin.workloads.disruption import Disruption
 from sliceworks.twin.workloads.endpoints.controller import EndpointSlices
@@ -30,6 +31,7 @@ def controllers(world: World) -> tuple[Controller[Any], ...]:
         ReplicaSets(world),
         Deployments(world),
         StatefulSets(world),
+        DaemonSets(world),
         EndpointSlices(world),
         Disruption(world),
         NodeLifecycle(world),

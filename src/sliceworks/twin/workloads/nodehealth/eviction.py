@@ -92,7 +92,7 @@ def tolerance(tolerations: Iterable[Obj], taints: list[Obj]) -> float | None:
     """How many seconds a pod stays on a node with these taints: none when it does not tolerate one, None when it stays for good."""
     patience: float | None = None
     for taint in taints:
-        fitting = [each for each in tolerations if _tolerates(each, taint)]
+        fitting = [each for each in tolerations if tolerates(each, taint)]
         if not fitting:
             return 0.0
         for seconds in (each.get("tolerationSeconds") for each in fitting[:1]):
@@ -101,7 +101,7 @@ def tolerance(tolerations: Iterable[Obj], taints: list[Obj]) -> float | None:
     return patience
 
 
-def _tolerates(toleration: Obj, taint: Obj) -> bool:
+def tolerates(toleration: Obj, taint: Obj) -> bool:
     if toleration.get("effect") not in (None, "", taint["effect"]) or toleration.get("key") not in (None, "", taint["key"]):
         return False
     if toleration.get("operator", "Equal") == "Exists":
