@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NEVER = "not eligible due to preemptionPolicy=Never."
 _WAITING = "not eligible due to a terminating pod on the nominated node."
-_LEAST_CANDIDATES = 100
+_ENOUGH = 100
 _OFFSET = 2**31
 
 
@@ -71,13 +71,12 @@ def _candidates(
     """Nodes where it would work, until there are enough to choose from; `reasons` counts why it would not."""
     links = Links(pod, snapshot, snapshot.families.spreads(pod))
     offset = clock.randomness().randrange(len(nodes)) if nodes else 0
-    enough = max(len(nodes) // 10, _LEAST_CANDIDATES)
     found: list[Preemption] = []
     for node in (*nodes[offset:], *nodes[:offset]):
         result = _victims(pod, node, links, snapshot, budgets)
         if isinstance(result, Preemption):
             found.append(result)
-            if len(found) >= enough and any(not one.violations for one in found):
+            if len(found) >= _ENOUGH and any(not one.violations for one in found):
                 break
         else:
             reasons[result] += 1
