@@ -88,7 +88,9 @@ def place(cluster: Cluster, ns: str, played: None) -> Place:
 def test_a_node_boots(place: Place) -> None:
     eventually(lambda: place.ready()["status"] == "True")
     status = place.get_node()["status"]
-    place.check("played_nodes", "a node boots", {name: status[name] for name in ("conditions", "addresses", "nodeInfo", "capacity")})
+    place.check(
+        "played_nodes", "a node boots", {name: status[name] for name in ("conditions", "addresses", "nodeInfo", "capacity")}
+    )
 
 
 def test_a_node_takes_time_to_boot(cluster: Cluster, ns: str, played: None) -> None:

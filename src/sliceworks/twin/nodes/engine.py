@@ -46,15 +46,21 @@ class Outcome:
 def next_step(obj: Obj, stages: Stages, now: datetime, random: Callable[[], Random], node: Obj | None = None) -> Step | None:
     """The stage that comes next for an object, or None. `random` is asked only where chance decides."""
     found: list[Stage] = []
-    for stage in possible(stages, obj, node):
-        if (not found or stage.weight is not None) and all(holds(obj, node) for holds in conditions(stage)):
+    candidates = possible(stages, obj, node)
+    for stage in candidates:
+        if not stage.limit and (not found or stage.weight is not None) and all(holds(obj, node) for holds in conditions(stage)):
             found.append(stage)
             if stage.weight is None:
                 break
-    if not found:
-        return None
-    chosen = found[0] if len(found) == 1 and found[0].weight is None else _draw(found, obj, node, random)
-    return None if chosen is None else Step(chosen, _moment(chosen.delay, obj, node, now, random))
+    step: Step | None = None
+    if found:
+        chosen = found[0] if len(found) == 1 and found[0].weight is None else _draw(found, obj, node, random)
+        step = None if chosen is None else Step(chosen, _moment(chosen.delay, obj, now, node=node, random=random))
+    for stage in candidates:
+        if stage.limit and all(holds(obj, node) for holds in conditions(stage)):
+            at = _moment(stage.delay, obj, now, node=node, random=random)
+            step = Step(stage, at) if step is None or at < step.at else step
+    return step
 
 
 def _draw(found: list[Stage], obj: Obj, node: Obj | None, random: Callable[[], Random]) -> Stage | None:
@@ -64,7 +70,7 @@ def _draw(found: list[Stage], obj: Obj, node: Obj | None, random: Callable[[], R
     return random().choices(found, weights)[0]
 
 
-def _moment(delay: Delay, obj: Obj, node: Obj | None, now: datetime, random: Callable[[], Random]) -> datetime:
+def _moment(delay: Delay, obj: Obj, now: datetime, *, node: Obj | None, random: Callable[[], Random]) -> datetime:
     seconds = _number(delay.seconds, obj, node)
     if delay.doubling is not None:
         count = max([int(value) for value in delay.doubling.values(obj, node)] or [0])

@@ -110,6 +110,8 @@ class Stage:
     then: Next
     delay: Delay = Delay()
     weight: Value | None = None
+    limit: bool = False
+    """Whether it waits beside the stage that comes next, and takes its place when its own time comes first."""
 
 
 Stages = tuple[Stage, ...]
@@ -135,7 +137,7 @@ def load(text: str, place: str) -> Stages:
 
 
 def _stage(kind: str, raw: Obj, place: str) -> Stage:
-    _known(raw, {"name", "when", "delay", "weight", "next"}, place)
+    _known(raw, {"name", "when", "delay", "weight", "limit", "next"}, place)
     weight = raw.get("weight")
     return Stage(
         kind,
@@ -144,6 +146,7 @@ def _stage(kind: str, raw: Obj, place: str) -> Stage:
         _next(raw.get("next") or {}, place),
         _delay(raw.get("delay") or {}, place),
         None if weight is None else _value(weight, place),
+        raw.get("limit", False),
     )
 
 
