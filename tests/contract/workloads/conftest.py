@@ -12,6 +12,8 @@ from tests.support.jobsets import Played
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.support.kueue import Desk
+
     from tests.support.http import Api
 
 
@@ -44,3 +46,20 @@ def js(api: Api, ns: str, jobset: Gates) -> Played:
 def real(cluster: Cluster) -> bool:
     """Whether this is the real thing, which is what gets recorded."""
     return cluster.name == "real"
+
+
+@pytest.fixture(scope="session")
+def kueue(cluster: Cluster, jobset: Gates) -> None:
+    """Kueue, installed in the cluster."""
+    if isinstance(cluster, RealCluster):
+        from tests.real.kueue import KueueManager
+
+        KueueManager(cluster.plane, cluster.api)
+
+
+@pytest.fixture
+def desk(cluster: Cluster, kueue: None, ns: str) -> Desk:
+    """A namespace with hands for Kueue's objects."""
+    from tests.support.kueue import Desk
+
+    return Desk(cluster, ns)
