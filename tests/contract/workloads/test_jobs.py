@@ -273,7 +273,13 @@ def test_index_is_tried_again(lab: Lab) -> None:
 
 
 def test_too_many_failed_indexes(lab: Lab) -> None:
-    spec = {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 0, "maxFailedIndexes": 1}
+    spec: Object = {
+        "completions": 3,
+        "parallelism": 3,
+        "completionMode": "Indexed",
+        "backoffLimitPerIndex": 0,
+        "maxFailedIndexes": 1,
+    }
     job(lab, **spec)
     by_index = {pod["spec"]["hostname"]: pod for pod in lab.pods(3)}
     lab.phase(by_index["work-0"], "Failed", 1)
@@ -283,7 +289,7 @@ def test_too_many_failed_indexes(lab: Lab) -> None:
 
 def test_policy_fails_an_index(lab: Lab) -> None:
     rules = [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [9]}}]
-    spec = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 3}
+    spec: Object = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 3}
     job(lab, **spec, podFailurePolicy={"rules": rules})
     by_index = {pod["spec"]["hostname"]: pod for pod in lab.pods(2)}
     lab.phase(by_index["work-0"], "Failed", 9)
@@ -294,7 +300,7 @@ def test_policy_fails_an_index(lab: Lab) -> None:
 
 
 def test_success_policy(lab: Lab) -> None:
-    spec = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
+    spec: Object = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
     job(lab, **spec, successPolicy={"rules": [{"succeededIndexes": "1-2", "succeededCount": 1}]})
     by_index = {pod["spec"]["hostname"]: pod for pod in lab.pods(3)}
     lab.phase(by_index["work-2"], "Succeeded", 0)
