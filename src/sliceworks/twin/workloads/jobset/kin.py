@@ -1,8 +1,8 @@
 """What the controller knows of the Jobs of one JobSet, as it comes in.
 
 A Job ends in two steps: it has met its criteria, then it is complete or failed. The real controller sees both, since a Job takes a
-few milliseconds from one to the other; some conditions of a JobSet come from the first. Here an end that comes before the step to it
-was looked at waits for one pass.
+few milliseconds from one to the other; some conditions of a JobSet come from the first. Here an end that comes before the step to
+it was looked at waits for one pass.
 """
 
 from __future__ import annotations
