@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 import yaml
-from tests.real.build import built
-from tests.real.programs import PROGRAMS
 from tests.support import goldens, kro
 from tests.support.clusters import real_wanted
 from tests.support.custom import CRDS
@@ -26,7 +24,10 @@ if TYPE_CHECKING:
     from tests.support.http import Api
 
 Object = dict[str, Any]
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not real_wanted(), reason="needs kro built from its Go module: SLICEWORKS_REAL=1"),
+]
 
 # kro makes these of the namespace's name.
 HASH = re.compile(r"(applyset-|sha256:)[\w-]{43}")
@@ -108,8 +109,6 @@ spec:
 @pytest.fixture(scope="module")
 def controller(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """kro, for the cases of this file."""
-    if not real_wanted() and built(PROGRAMS["kro"]) is None:
-        pytest.skip("kro is not built: make test-real builds it from its Go module")
     with kro.running(cluster, tmp_path_factory.mktemp("kro")) as process:
         yield process
 

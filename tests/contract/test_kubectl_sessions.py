@@ -8,29 +8,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from tests.real.build import build, built
-from tests.real.programs import PROGRAMS
-from tests.support import transcripts
+from tests.support import kubectl, transcripts
 from tests.support.clusters import real_wanted
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1"),
+]
 SESSIONS = sorted((Path(__file__).parent / "kubectl").glob("*.txt"))
 
 
-@pytest.fixture(scope="session")
-def kubectl() -> Path:
-    """The program; built for a run that asked for real programs, otherwise used when a former run built it."""
-    program = build(PROGRAMS["kubectl"]) if real_wanted() else built(PROGRAMS["kubectl"])
-    if program is None:
-        pytest.skip("kubectl is not built: make test-real builds it from its Go module")
-    return program
-
-
 @pytest.mark.parametrize("session", [pytest.param(path, id=path.stem) for path in SESSIONS])
-def test_session(cluster: Cluster, ns: str, kubectl: Path, session: Path, tmp_path: Path) -> None:
+def test_session(cluster: Cluster, ns: str, session: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     environment = {
@@ -38,7 +30,7 @@ def test_session(cluster: Cluster, ns: str, kubectl: Path, session: Path, tmp_pa
         "KUBECONFIG": str(_kubeconfig(cluster, ns, tmp_path)),
         "LC_ALL": "C",
         "NS": ns,
-        "PATH": f"{kubectl.parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{kubectl.program().parent}{os.pathsep}{os.environ['PATH']}",
         "TZ": "UTC",
     }
     words = {cluster.url: "SERVER", cluster.url.removeprefix("https://"): "SERVER", ns: "NS", str(tmp_path): "FOLDER"}

@@ -44,12 +44,6 @@ def build(program: Program) -> Path:
     return target
 
 
-def built(program: Program) -> Path | None:
-    """The path of the executable if a former run built it."""
-    target = cache_folder() / _digest(program) / program.name
-    return target if target.exists() else None
-
-
 def module_folder(program: Program, module: str) -> Path:
     """The folder of a Go module that `program` requires: manifests such as CRDs are read from there."""
     done = subprocess.run(
