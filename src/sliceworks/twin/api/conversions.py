@@ -121,3 +121,9 @@ _STORED: dict[tuple[str, str], Callable[[Obj], Obj]] = {
     ("events.k8s.io/events", "v1"): _renamed("v1", _EVENT_FIELDS),
     ("autoscaling/horizontalpodautoscalers", "v1"): _hpa_to_v2,
 }
+
+
+def special(resource: str, version: str, *, shown: Callable[[Obj], Obj], stored: Callable[[Obj], Obj]) -> None:
+    """Convert a version of an installed resource with these, which use their argument up, where more than its name differs."""
+    _SHOWN[resource, version] = shown
+    _STORED[resource, version] = stored

@@ -1,6 +1,6 @@
 """Kueue v1beta2 as Kueue v0.15 behaves, for Jobs and JobSets: its definitions, its webhooks and its controllers.
 
-Not here: fair sharing, topology-aware scheduling, MultiKueue, elastic jobs, pods and pod groups, and v1beta1's renamed fields.
+Not here: fair sharing, topology-aware scheduling, MultiKueue, elastic jobs, pods and pod groups.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.admission.context import CREATE, UPDATE
+from sliceworks.twin.api import conversions
 from sliceworks.twin.workloads.kueue import webhooks as hooks
+from sliceworks.twin.workloads.kueue.conversion import CONVERSIONS
 from sliceworks.twin.workloads.kueue.jobs import Jobs
 from sliceworks.twin.workloads.kueue.keys import CLUSTER_QUEUES, COHORTS, FLAVORS, JOBS, JOBSETS, WORKLOADS
 from sliceworks.twin.workloads.kueue.queues import Queues
@@ -35,6 +37,8 @@ def definitions() -> list[dict[str, Any]]:
 
 def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
     """Put Kueue's webhooks in place; returns the objects it brings along."""
+    for resource, (shown, stored) in CONVERSIONS.items():
+        conversions.special(resource, "v1beta1", shown=shown, stored=stored)
     for resource in (CLUSTER_QUEUES, FLAVORS):
         webhooks.change(resource, CREATE, hooks.mark_in_use)
     for resource in (JOBS, JOBSETS):

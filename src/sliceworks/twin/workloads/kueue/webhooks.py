@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import names, quantity
 from sliceworks.base.errors import Forbidden
 from sliceworks.schemas.field_errors import FieldError, duplicate, invalid
 from sliceworks.twin.workloads.kueue import conditions
+from sliceworks.twin.workloads.kueue.conversion import OLD, queue_to_new
 from sliceworks.twin.workloads.kueue.keys import IN_USE, JOBSETS, LOCAL_QUEUES, PRIORITY, QUEUE, RESERVED, Obj
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def _job_errors(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterat
 
 
 def check_cluster_queue(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
-    spec = obj.get("spec") or {}
+    spec = (queue_to_new(copy.deepcopy(obj)) if obj["apiVersion"] == OLD else obj).get("spec") or {}
     errors = list(_group_errors(spec, bool(spec.get("cohortName")), "cohort", lending=True))
     preemption = spec.get("preemption") or {}
     borrow = (preemption.get("borrowWithinCohort") or {}).get("policy", "Never")
