@@ -85,8 +85,7 @@ class Walk:
 
     def look(self) -> str:
         """Where it stands, in a few words."""
-        picture = self.js.picture(whole=False)
-        status = (picture["jobset"] or {}).get("status") or {}
+        status = self.js.status()
         parts = [
             f"restarts {status.get('restarts')} ({status.get('restartsCountTowardsMax', 0)} count)",
             status.get("terminalState", ""),
@@ -95,8 +94,9 @@ class Walk:
         parts += [f"{each['type']}={each['status']} {each['reason']}: {each['message']}" for each in conditions]
         for each in status.get("replicatedJobsStatus") or ():
             parts.append(" ".join(f"{key} {value}" for key, value in sorted(each.items()) if value))
-        for name, job in sorted(picture["jobs"].items()):
-            parts.append(f"{name} of run {job['restart-attempt']}" + (" suspended" if job["suspend"] else ""))
+        for name, job in sorted(self.js.jobs().items()):
+            run = job["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"]
+            parts.append(f"{name} of run {run}" + (" suspended" if job["spec"]["suspend"] else ""))
         return "; ".join(filter(None, parts))
 
 
