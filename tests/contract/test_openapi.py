@@ -1,13 +1,21 @@
-"""OpenAPI v3 as kubectl explain, apply and diff read it."""
+"""OpenAPI as kubectl explain, apply and diff read it: v3, and the definitions of v2."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
+from tests.support import goldens
+from tests.support.custom import define, simple
 from tests.support.objects import KINDS, Kind
+from tests.support.waiting import eventually
+
+from sliceworks.schemas.builtins import catalogue
 
 if TYPE_CHECKING:
+    from tests.support.clusters import Cluster
     from tests.support.http import Api
 
 
@@ -74,3 +82,46 @@ def test_document_is_cached_by_hash(api: Api) -> None:
 
 def test_unknown_document(api: Api) -> None:
     assert api.get("/openapi/v3/apis/nothing.example.com/v1").status == 404
+
+
+def test_second_version_has_the_same_definitions(cluster: Cluster, api: Api) -> None:
+    """OpenAPI v2, read by older clients: every definition, by its digest."""
+    seen = api.get("/openapi/v2").ok(200).json["definitions"]
+    # These two list all groups of a server.
+    names = set(catalogue().nodes()) - {f"io.k8s.apimachinery.pkg.apis.meta.v1.{kind}" for kind in ("DeleteOptions", "WatchEvent")}
+    digests = {name: hashlib.sha256(orjson.dumps(bare(seen[name]), option=orjson.OPT_SORT_KEYS)).hexdigest()[:10] for name in names}
+    goldens.check("test_openapi_v2", "definitions", digests, real=cluster.name == "real")
+
+
+def test_second_version_has_custom_resources(cluster: Cluster, api: Api) -> None:
+    spec = {
+        "type": "object",
+        "required": ["a", "gone"],
+        "properties": {
+            "a": {"type": "string", "default": "x", "enum": ["x", "y"]},
+            "gone": {"type": "string", "nullable": True},
+            "any": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"b": {"type": "integer"}}},
+            "list": {
+                "type": "array",
+                "maxItems": 3,
+                "items": {"type": "object", "properties": {"n": {"type": "number", "minimum": 1.5}}},
+            },
+            "map": {"type": "object", "additionalProperties": {"type": "integer", "format": "int32"}},
+        },
+    }
+    custom = define(api, simple(spec=spec))
+    home = ".".join(reversed(custom.group.split(".")))
+    name = f"{home}.v1.{custom.kind}"
+    document = eventually(lambda: api.get("/openapi/v2").json["definitions"].get(name), what=f"{name} is told")
+    words = {custom.group: "GROUP", home: "EMOH"}
+    goldens.check("test_openapi_v2", "custom", bare(document), real=cluster.name == "real", words=words)
+
+
+def bare(node: Any, *, names: bool = False) -> Any:
+    """A definition without its prose."""
+    if isinstance(node, list):
+        return [bare(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {key: bare(value, names=key == "properties") for key, value in node.items() if names or key != "description"}
