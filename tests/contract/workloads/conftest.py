@@ -12,9 +12,8 @@ from tests.support.jobsets import Played
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.kueue import Desk
-
     from tests.support.http import Api
+    from tests.support.kueue import Desk
 
 
 @pytest.fixture(scope="session")
