@@ -227,6 +227,7 @@ def test_a_pod_that_never_ran_is_deleted(place: Place) -> None:
 
 
 def test_preemption_of_a_machine(place: Place) -> None:
+    eventually(lambda: place.ready()["status"] == "True")
     place.run()
     place.until_phase("Running")
     place.note(state="preempted", shutdown_seconds="4")
