@@ -61,9 +61,11 @@ class Twin:
             str(port),
             "--no-workloads",
         ]
+        env = {**os.environ, "SLICEWORKS_HOME": str(folder)}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         started = time.monotonic()
         with (folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "SLICEWORKS_HOME": str(folder)})
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
         try:
             self._wait(f"https://127.0.0.1:{port}/readyz", folder / "log")
         except BaseException:

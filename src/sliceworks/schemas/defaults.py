@@ -10,7 +10,7 @@ from sliceworks.schemas.model import MISSING
 from sliceworks.schemas.plans import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from sliceworks.schemas.model import Defaulter, Schema
     from sliceworks.schemas.plans import Plan
@@ -20,11 +20,19 @@ if TYPE_CHECKING:
     Work = tuple[list[Defaulter], list[Static]]
 
 
-def set_defaults(schema: Schema, value: Any) -> None:
-    """Completes the value in place, parents before children."""
+def set_defaults(schema: Schema, value: Any, settled: Container[str] = ()) -> None:
+    """Completes the value in place, parents before children. Nothing is filled in below the fields that are settled."""
     wanted = plan(schema, "defaults", _work)
-    if wanted is not None:
+    if wanted is None:
+        return
+    if not settled:
         _apply(wanted, value)
+        return
+    if wanted.work is not None:
+        _fill(wanted.work, value)
+    for field, below in wanted.fields.items():
+        if field in value and field not in settled:
+            _apply(below, value[field])
 
 
 def _apply(wanted: Plan[Work], value: Any) -> None:
@@ -35,12 +43,7 @@ def _apply(wanted: Plan[Work], value: Any) -> None:
     if value.__class__ is not dict:
         return
     if wanted.work is not None:
-        functions, statics = wanted.work
-        for function in functions:
-            function(value)
-        for field, make, nullable in statics:
-            if field not in value or (value[field] is None and not nullable):
-                value[field] = make()
+        _fill(wanted.work, value)
     # A value has fewer fields than its schema: go through those.
     find = wanted.fields.get
     for field, item in value.items():
@@ -52,6 +55,15 @@ def _apply(wanted: Plan[Work], value: Any) -> None:
         for key, item in value.items():
             if key not in wanted.schema.properties:
                 value[key] = _filled(wanted.values, item)
+
+
+def _fill(work: Work, value: dict[str, Any]) -> None:
+    functions, statics = work
+    for function in functions:
+        function(value)
+    for field, make, nullable in statics:
+        if field not in value or (value[field] is None and not nullable):
+            value[field] = make()
 
 
 def _apply_items(wanted: Plan[Work], values: list[Any]) -> None:

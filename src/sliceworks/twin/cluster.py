@@ -21,7 +21,6 @@ from sliceworks.twin.auth.rbac import RESOURCES, Rbac
 from sliceworks.twin.auth.tokens import Authenticator, administrator, new_token
 from sliceworks.twin.controllers.manager import Controllers
 from sliceworks.twin.store.store import Store
-from sliceworks.twin.workloads import install
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,8 +103,13 @@ class Cluster:
         self._processes = processes
         self._runtime: ProcessRuntime | None = None
         self._tasks: list[asyncio.Task[Any]] = []
-        self._installed = install(self.store, self.core.webhooks) if workloads else []
+        self._installed = self._install() if workloads else []
         self.store.subscribe(self._observe_roles)
+
+    def _install(self) -> list[dict[str, Any]]:
+        from sliceworks.twin.workloads import install
+
+        return install(self.store, self.core.webhooks)
 
     def _observe_roles(self, change: Change) -> None:
         if change.resource in RESOURCES:

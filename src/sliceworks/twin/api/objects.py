@@ -12,6 +12,8 @@ from sliceworks.schemas.field_errors import FieldError, refusal
 from sliceworks.twin.api import conversions, media
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from sliceworks.twin.api.calls import Call
     from sliceworks.twin.api.resources import Resource, Version
     from sliceworks.twin.store.entries import Entry
@@ -83,9 +85,9 @@ def decode_only(call: Call, obj: Obj, twice: list[str], *, by_name: bool = False
     return ordered(obj)
 
 
-def completed(call: Call, obj: Obj) -> Obj:
-    """Fill defaults."""
-    structural.set_defaults(call.version.schema(), obj)
+def completed(call: Call, obj: Obj, *, settled: Container[str] = ()) -> Obj:
+    """Fill defaults, but for the fields that have theirs already."""
+    structural.set_defaults(call.version.schema(), obj, settled)
     call.resource.strategy.complete(obj)
     return obj
 

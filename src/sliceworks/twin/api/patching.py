@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _JSON_PATCH, _MERGE, _STRATEGIC, _APPLY = media.PATCH_TYPES[:4]
+_ALWAYS_READ = ("kind", "apiVersion", "metadata")
 _PREFIXES = {_APPLY: "error decoding YAML: error converting YAML to JSON: ", _STRATEGIC: ""}
 
 
@@ -87,8 +88,7 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
     if not isinstance(new.get("metadata"), dict):
         new["metadata"] = {}
     try:
-        # A patched object shares parts with the old one, and decoding changes what it reads.
-        return objects.decode(call, fresh(new), patch.twice, by_name=patch.type == _STRATEGIC)
+        return _decoded(call, patch, new, {} if call.resource.custom else _untouched(new, old))
     except BadRequest as error:
         why = error.message.partition(f"cannot be handled as a {call.resource.kind}: ")[2] or error.message
         if patch.type != _STRATEGIC:
@@ -97,6 +97,24 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
         if isinstance(cause, structural.TypeMismatch):
             why = _restoring(cause)
         raise patches.unreadable(applied.shown(remainder(patch.body)), why) from error
+
+
+def _untouched(new: Obj, old: Obj) -> Obj:
+    """The parts that a patch left alone: they are as the store gave them, and need not be read by their schema again."""
+    return {field: value for field, value in new.items() if value is old.get(field) and field not in _ALWAYS_READ}
+
+
+def _decoded(call: Call, patch: Patch, new: Obj, untouched: Obj) -> Obj:
+    # A patched object shares parts with the old one, and decoding changes what it reads.
+    touched = fresh({field: value for field, value in new.items() if field not in untouched})
+    read = objects.decode_only(call, touched, patch.twice, by_name=patch.type == _STRATEGIC)
+    whole = {field: value for field, value in read.items() if field in _ALWAYS_READ}
+    for field in {**new, **read}:
+        if field in untouched:
+            whole[field] = untouched[field]
+        elif field in read:
+            whole[field] = read[field]
+    return objects.completed(call, whole, settled=untouched)
 
 
 def _in_order(new: Any, patch: Any) -> Any:

@@ -12,7 +12,6 @@ from sliceworks.twin.controllers.protection import StorageProtection
 from sliceworks.twin.controllers.quotas import Quotas
 from sliceworks.twin.controllers.roles import AggregatedRoles
 from sliceworks.twin.controllers.world import World
-from sliceworks.twin.workloads import workloads as everything
 
 if TYPE_CHECKING:
     from sliceworks.twin.api.resources import Registry
@@ -35,7 +34,7 @@ class Controllers:
             StorageProtection(world),
             Namespaces(world),
             GarbageCollector(world),
-            *(everything(world) if workloads else ()),
+            *(_workloads(world) if workloads else ()),
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._interested: dict[str, tuple[Controller[Any], ...]] = {}
@@ -67,3 +66,10 @@ class Controllers:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+
+
+def _workloads(world: World) -> tuple[Controller[Any], ...]:
+    # They take as long to load as everything else together.
+    from sliceworks.twin.workloads import workloads
+
+    return workloads(world)
