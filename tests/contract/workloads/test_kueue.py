@@ -564,6 +564,29 @@ def test_a_jobset_is_preempted(desk: Desk) -> None:
     desk.compare("jobset_preempted", {"selector": selector, "suspend": js.get()["spec"]["suspend"], "conditions": conditions})
 
 
+def test_the_older_version(desk: Desk) -> None:
+    desk.flavor("f")
+    spec = {
+        "cohort": desk.own("all"),
+        "namespaceSelector": {},
+        "resourceGroups": desk.groups({"name": "f", "cpu": 4}),
+        "flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "TryNextFlavor"},
+    }
+    old = GROUP.replace("v1beta2", "v1beta1")
+    body = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": desk.own("q")}, "spec": spec}
+    desk.api.post(f"{old}/clusterqueues", body).ok(201)
+    desk.local("q", desk.own("q"))
+    desk.priority("high", 7)
+    desk.job("a", "q", priority="high").ok(201)
+    desk.until_runs("a")
+    shown = {
+        version: desk.api.get(f"{home}/clusterqueues/{desk.own('q')}").ok().json["spec"]
+        for version, home in (("old", old), ("new", GROUP))
+    }
+    workload = desk.api.get(desk.path("a").replace("v1beta2", "v1beta1")).ok().json["spec"]
+    desk.compare("older", {**shown, "workload": {key: value for key, value in workload.items() if key != "podSets"}})
+
+
 _BAD: dict[str, dict[str, Any]] = {
     "negative": {"flavors": [{"name": "f", "cpu": -1}]},
     "borrowing_without_cohort": {"flavors": [{"name": "f", "cpu": [1, 1]}]},

@@ -1,0 +1,126 @@
+"""Plays many random worlds at once on a cluster, step by step, and notes after each step who is admitted with what."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.support.kueue import GROUP, PRIORITY, QUEUE
+from tests.support.kueue_worlds import STEPS, Job, World
+
+if TYPE_CHECKING:
+    from tests.support.http import Api
+
+Obj = dict[str, Any]
+_UNTIL_STILL = 1.5
+# The version that the real one stores: there nothing has to be converted one by one.
+_STORED = GROUP.replace("v1beta2", "v1beta1")
+
+
+class Player:
+    """`prefix` keeps the worlds of one run apart from others."""
+
+    def __init__(self, api: Api, prefix: str, worlds: list[World]) -> None:
+        self._api, self._prefix, self._worlds = api, prefix, worlds
+        self.seen: dict[int, list[dict[str, str]]] = {world.seed: [] for world in worlds}
+        self._deleted: set[tuple[int, str]] = set()
+
+    def play(self) -> None:
+        """All steps of all worlds. After each, wait until nothing moves."""
+        for number in range(1, 100):
+            self._make("WorkloadPriorityClass", "workloadpriorityclasses", f"{self._prefix}-{number}", value=number)
+        for world in self._worlds:
+            self._build(world)
+        time.sleep(1.0)
+        for number in range(STEPS):
+            for world in self._worlds:
+                self._step(world, world.steps[number])
+            self._note(self._still())
+
+    def evictions(self) -> dict[int, dict[str, int]]:
+        """How often each job was preempted."""
+        found: dict[int, dict[str, int]] = {world.seed: {} for world in self._worlds}
+        for seed, job, workload in self._workloads():
+            stats = ((workload.get("status") or {}).get("schedulingStats") or {}).get("evictions") or ()
+            count = sum(one["count"] for one in stats)
+            if count:
+                found[seed][job] = count
+        return found
+
+    def _space(self, world: World) -> str:
+        return f"{self._prefix}-s{world.seed}"
+
+    def _make(self, kind: str, plural: str, name: str, spec: Obj | None = None, namespace: str = "", **more: Any) -> None:
+        body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, **more}
+        if spec is not None:
+            body["spec"] = spec
+        home = f"{GROUP}/namespaces/{namespace}" if namespace else GROUP
+        self._api.post(f"{home}/{plural}", body).ok(201)
+
+    def _build(self, world: World) -> None:
+        space = self._space(world)
+        self._api.post("/api/v1/namespaces", {"metadata": {"name": space}}).ok(201)
+        for flavor in world.flavors:
+            self._make("ResourceFlavor", "resourceflavors", f"{space}-{flavor}", {})
+        for name, spec in world.cohorts.items():
+            self._make("Cohort", "cohorts", f"{space}-{name}", self._renamed(spec, space))
+        for name, spec in world.queues.items():
+            self._make("ClusterQueue", "clusterqueues", f"{space}-{name}", {"namespaceSelector": {}, **self._renamed(spec, space)})
+            self._make("LocalQueue", "localqueues", name, {"clusterQueue": f"{space}-{name}"}, space)
+
+    def _renamed(self, spec: Obj, space: str) -> Obj:
+        spec = copy.deepcopy(spec)
+        for group in spec.get("resourceGroups") or ():
+            for flavor in group["flavors"]:
+                flavor["name"] = f"{space}-{flavor['name']}"
+        if "cohortName" in spec:
+            spec["cohortName"] = f"{space}-{spec['cohortName']}"
+        return spec
+
+    def _step(self, world: World, step: Job | str) -> None:
+        home = f"/apis/batch/v1/namespaces/{self._space(world)}/jobs"
+        if isinstance(step, str):
+            self._api.delete(f"{home}/{step}", {"propagationPolicy": "Background"}).ok()
+            self._deleted.add((world.seed, step))
+            return
+        container = {"name": "c", "image": "x", "resources": {"requests": step.requests}}
+        spec = {"restartPolicy": "Never", "schedulerName": "nobody", "containers": [container]}
+        labels = {QUEUE: step.queue, PRIORITY: f"{self._prefix}-{step.priority}"}
+        job = {"parallelism": step.pods, "completions": step.pods, "template": {"spec": spec}}
+        self._api.post(home, {"metadata": {"name": step.name, "labels": labels}, "spec": job}).ok(201)
+
+    def _workloads(self) -> list[tuple[int, str, Obj]]:
+        items = self._api.get(f"{_STORED}/workloads").ok().json["items"]
+        start = f"{self._prefix}-s"
+        mine = [item for item in items if item["metadata"]["namespace"].startswith(start)]
+        return [
+            (int(item["metadata"]["namespace"].removeprefix(start)), item["metadata"]["ownerReferences"][0]["name"], item)
+            for item in mine
+        ]
+
+    def _admitted(self) -> dict[int, dict[str, str]] | None:
+        """None while a job that was deleted still has its Workload, and so its quota."""
+        found: dict[int, dict[str, str]] = {world.seed: {} for world in self._worlds}
+        for seed, job, workload in self._workloads():
+            if (seed, job) in self._deleted:
+                return None
+            admission = (workload.get("status") or {}).get("admission")
+            if admission is not None:
+                flavors = sorted({name.rpartition("-")[2] for name in admission["podSetAssignments"][0]["flavors"].values()})
+                found[seed][job] = ",".join(flavors)
+        return found
+
+    def _still(self) -> dict[int, dict[str, str]]:
+        """Who is admitted, once that has not changed for a while."""
+        last, since = self._admitted(), time.monotonic()
+        while last is None or time.monotonic() - since < _UNTIL_STILL:
+            time.sleep(0.3)
+            now = self._admitted()
+            if now != last:
+                last, since = now, time.monotonic()
+        return last
+
+    def _note(self, admitted: dict[int, dict[str, str]]) -> None:
+        for seed, jobs in admitted.items():
+            self.seen[seed].append(jobs)

@@ -1,0 +1,103 @@
+"""Random worlds for Kueue: cohorts, queues, flavors, and jobs that come and go. One seed, one world.
+
+Jobs of a world differ in priority where any of its queues may preempt: else Kueue itself would choose by chance.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+Obj = dict[str, Any]
+STEPS = 10
+_RESOURCES = (("cpu",), ("cpu",), ("cpu", "memory"))
+
+
+@dataclass(slots=True)
+class Job:
+    """One job: to which queue, how many pods, and what each asks for."""
+
+    name: str
+    queue: str
+    pods: int
+    requests: dict[str, int]
+    priority: int
+
+
+@dataclass(slots=True)
+class World:
+    """Queues as `name → spec`, with flavors and cohorts by their short names, and what happens in each step."""
+
+    seed: int
+    flavors: list[str]
+    cohorts: dict[str, Obj]
+    queues: dict[str, Obj]
+    steps: list[Job | str] = field(default_factory=list)
+
+
+def world(seed: int) -> World:
+    """The world of a seed."""
+    dice = random.Random(seed)
+    resources = dice.choice(_RESOURCES)
+    flavors = ["f1", "f2"][: dice.randint(1, 2)]
+    cohorts = {"c1": {"resourceGroups": [_group(dice, flavors, resources, limits=False)]} if dice.random() < 0.3 else {}}
+    queues = {f"q{number}": _queue(dice, flavors, resources) for number in range(1, dice.randint(2, 4) + 1)}
+    made = World(seed, flavors, cohorts, queues)
+    preempting = any("preemption" in spec for spec in queues.values())
+    levels = dice.sample(range(1, 100), STEPS)
+    alive: list[str] = []
+    for number in range(STEPS):
+        if len(alive) > 2 and dice.random() < 0.25:
+            made.steps.append(alive.pop(dice.randrange(len(alive))))
+            continue
+        requests = {resource: dice.randint(1, 4) for resource in resources}
+        priority = levels[number] if preempting else dice.choice([1, 1, 2])
+        job = Job(f"j{number}", dice.choice(list(queues)), dice.randint(1, 2), requests, priority)
+        made.steps.append(job)
+        alive.append(job.name)
+    return made
+
+
+def _group(dice: random.Random, flavors: list[str], resources: tuple[str, ...], *, limits: bool) -> Obj:
+    return {
+        "coveredResources": list(resources),
+        "flavors": [{"name": name, "resources": [_quota(dice, one, limits=limits) for one in resources]} for name in flavors],
+    }
+
+
+def _quota(dice: random.Random, resource: str, *, limits: bool) -> Obj:
+    nominal = dice.randint(0, 6)
+    found = {"name": resource, "nominalQuota": str(nominal)}
+    if limits and dice.random() < 0.3:
+        found["borrowingLimit"] = str(dice.randint(0, 4))
+    if limits and dice.random() < 0.3:
+        found["lendingLimit"] = str(dice.randint(0, nominal))
+    return found
+
+
+def _queue(dice: random.Random, flavors: list[str], resources: tuple[str, ...]) -> Obj:
+    together = dice.random() < 0.85
+    mine = dice.sample(flavors, dice.randint(1, len(flavors)))
+    spec: Obj = {"resourceGroups": [_group(dice, mine, resources, limits=together)]}
+    if together:
+        spec["cohortName"] = "c1"
+    spec["queueingStrategy"] = dice.choice(["BestEffortFIFO", "BestEffortFIFO", "StrictFIFO"])
+    if dice.random() < 0.6:
+        spec["preemption"] = _preemption(dice)
+    if dice.random() < 0.5:
+        choices = ["MayStopSearch", "TryNextFlavor"]
+        spec["flavorFungibility"] = {"whenCanBorrow": dice.choice(choices), "whenCanPreempt": dice.choice(choices)}
+    return spec
+
+
+def _preemption(dice: random.Random) -> Obj:
+    found: Obj = {
+        "withinClusterQueue": dice.choice(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
+        "reclaimWithinCohort": dice.choice(["Never", "LowerPriority", "Any"]),
+    }
+    if found["reclaimWithinCohort"] != "Never" and dice.random() < 0.5:
+        found["borrowWithinCohort"] = {"policy": "LowerPriority"}
+        if dice.random() < 0.5:
+            found["borrowWithinCohort"]["maxPriorityThreshold"] = dice.randint(1, 100)
+    return found
