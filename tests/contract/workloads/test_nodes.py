@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -240,8 +241,9 @@ def test_preemption_of_a_machine(place: Place) -> None:
 def test_maintenance(place: Place) -> None:
     eventually(lambda: place.ready()["status"] == "True")
     place.note(state="maintenance", maintenance_seconds="2")
-    eventually(lambda: place.ready()["status"] == "False")
-    eventually(lambda: place.ready()["status"] == "True")
+    began = eventually(lambda: (ready := place.ready())["status"] == "False" and ready)["lastTransitionTime"]
+    ended = eventually(lambda: (ready := place.ready())["status"] == "True" and ready)["lastTransitionTime"]
+    assert (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds() >= 2
     assert "sliceworks.dev/state" not in (place.get_node()["metadata"].get("annotations") or {})
 
 

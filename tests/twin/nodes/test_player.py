@@ -173,6 +173,37 @@ def test_a_silent_node_leaves_its_pods_as_they_are() -> None:
     played(main)
 
 
+def test_a_changed_node_hurries_nobody() -> None:
+    async def main(client: Client) -> None:
+        await client.create(pod("p", run_seconds="100"))
+        await clock.sleep(1)
+        await client.patch(NODE, "gke-pool-0", {"metadata": {"annotations": {"example.com/note": "x"}}})
+        await clock.sleep(50)
+        assert (await client.get(POD, "p"))["status"]["phase"] == "Running"
+        await clock.sleep(50)
+        assert (await client.get(POD, "p"))["status"]["phase"] == "Succeeded"
+
+    played(main)
+
+
+def test_a_conflict_hurries_nobody() -> None:
+    async def main(client: Client) -> None:
+        async def disturb(seconds: float) -> None:
+            for number in range(int(seconds * 20)):
+                await client.patch(NODE, "gke-pool-0", {"metadata": {"labels": {"example.com/number": str(number)}}})
+                await clock.sleep(0.05)
+
+        await _state(client, "maintenance")
+        await disturb(2)
+        assert (await condition(client, "gke-pool-0"))["status"] == "False"
+        await disturb(20)
+        assert (await condition(client, "gke-pool-0"))["status"] == "False"
+        await clock.sleep(600)
+        assert (await condition(client, "gke-pool-0"))["status"] == "True"
+
+    played(main)
+
+
 def test_a_node_that_stays_silent_is_taken_for_lost() -> None:
     async def main(client: Client) -> None:
         await clock.sleep(600)

@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 LABEL = "sliceworks.dev/node"
 SIMULATED = f"{LABEL}=simulated"
+_ROUNDING = 0.001
 _UNPACKED = 500  # so many objects wait for a worker as they came; more of them are packed
 
 
@@ -158,7 +159,7 @@ class Nodes:
         self._keep_time(machine, name)
         if matters:
             for key in self.machines.pods_on(name):
-                self._queue.add(What("Pod", *key))
+                self._look_anew(What("Pod", *key))
 
     def lose_node(self, name: str) -> None:
         """A node is gone, or is not ours any more."""
@@ -283,8 +284,16 @@ class Nodes:
     def _again(self, what: What) -> None:
         """Somebody was faster, or the API was away: read it anew, later."""
         if (track := self._tracks.get(what)) is not None:
-            track.obj = None
+            track.obj = track.step = None
+            self._timers.drop(what)
             self._queue.add_rate_limited(what)
+
+    def _look_anew(self, what: What) -> None:
+        """Read it and decide again what comes next."""
+        if (track := self._tracks.get(what)) is not None:
+            track.obj = track.step = None
+            self._timers.drop(what)
+            self._queue.add(what)
 
     async def _beat(self, name: str) -> None:
         machine = self.machines.get(name)
@@ -301,15 +310,19 @@ class Nodes:
         track = self._tracks.get(what)
         if track is None:
             return
-        if track.obj is None:
+        obj, step = track.obj, track.step
+        if obj is None or step is None:
             await self._read(what, track)
             return
-        obj, step = track.obj, track.step
+        left = (step.at - clock.now()).total_seconds()
+        if left > _ROUNDING:  # woken for another reason than its time
+            self._timers.set(what, left)
+            return
         track.obj = track.step = None
         if isinstance(obj, bytes):
             obj = orjson.loads(obj)
         machine = self.machines.get(track.node)
-        if machine is None or step is None or (machine.silent and what.kind == "Pod"):
+        if machine is None or (machine.silent and what.kind == "Pod"):
             return
         await self._carry_out(what, track, obj, step, machine)
 
