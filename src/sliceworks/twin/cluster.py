@@ -98,6 +98,7 @@ class Cluster:
         self.core.customs = Customs(self.core)
         self.api = Api(self.core, Authenticator({self.token: administrator()}, issuer, view.get))
         self.controllers = Controllers(self.store, registry, self._handle_as, authority=ca, workloads=workloads)
+        self.core.pages |= self.controllers.pages
         self.nodes: Nodes | None = None
         self._workloads = workloads
         self._processes = processes

@@ -91,6 +91,9 @@ class Api:
             return await self._outside(request, target)
         found = self.core.registry.find(target.group, target.version, target.resource)
         if found is None:
+            page = self.core.pages.get(target.group)
+            if page is not None:
+                return media.json_response(200, orjson.dumps(page(target, params)))
             if not self.core.registry.has_group(target.group):
                 return _NO_PAGE
             raise unknown_path()

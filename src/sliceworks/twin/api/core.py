@@ -21,7 +21,7 @@ from sliceworks.twin.auth.rules import Attributes
 from sliceworks.twin.store.entries import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from sliceworks.kube.transport import Response
     from sliceworks.schemas.field_errors import FieldError
@@ -69,6 +69,8 @@ class Core:
         self.issuer = issuer
         self.view = StoreView(store)
         self.webhooks = plugins.Webhooks()
+        self.pages: dict[str, Callable[[Target, Mapping[str, list[str]]], Obj]] = {}
+        """Groups that are no stored resources: what answers their paths, as an aggregated API would."""
         self._known = Known(store)
         self.reader = Reader(self)
         self.writer = Writer(self)

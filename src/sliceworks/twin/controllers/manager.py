@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.loop import Change, Controller
     from sliceworks.twin.controllers.world import Handle
     from sliceworks.twin.store.store import Store
+    from sliceworks.twin.workloads import Pages
 
 
 class Controllers:
@@ -26,6 +27,7 @@ class Controllers:
     def __init__(self, store: Store, registry: Registry, handle: Handle, *, authority: str, workloads: bool = True) -> None:
         world = World(store, registry, handle)
         self._store, self._world = store, world
+        self.pages = _pages(world) if workloads else {}
         self.all: tuple[Controller[Any], ...] = (
             ServiceAccounts(world),
             RootCertificates(world, authority),
@@ -73,3 +75,9 @@ def _workloads(world: World) -> tuple[Controller[Any], ...]:
     from sliceworks.twin.workloads import workloads
 
     return workloads(world)
+
+
+def _pages(world: World) -> Pages:
+    from sliceworks.twin.workloads import pages
+
+    return pages(world)

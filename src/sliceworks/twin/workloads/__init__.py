@@ -6,17 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.scheduler.scheduler import Scheduler
 from sliceworks.twin.workloads import builtin, jobset, kueue
+from sliceworks.twin.workloads.kueue.visibility import GROUP as VISIBILITY
+from sliceworks.twin.workloads.kueue.visibility import Visibility
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from sliceworks.twin.admission.plugins import Webhooks
+    from sliceworks.twin.api.paths import Target
     from sliceworks.twin.controllers.loop import Controller
     from sliceworks.twin.controllers.world import World
     from sliceworks.twin.store.store import Store
+
+    Pages = dict[str, Callable[[Target, Mapping[str, list[str]]], dict[str, Any]]]
 
 
 def workloads(world: World) -> tuple[Controller[Any], ...]:
     """All of them, in the order in which they are told of a change."""
     return (Scheduler(world), *builtin.controllers(world), *jobset.controllers(world), *kueue.controllers(world))
+
+
+def pages(world: World) -> Pages:
+    """What answers the paths of groups that are no stored resources."""
+    return {VISIBILITY: Visibility(world).answer}
 
 
 def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:

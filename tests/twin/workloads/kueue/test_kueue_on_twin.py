@@ -111,3 +111,20 @@ def test_cohorts_that_go_round_hold_their_queues() -> None:
         assert not (await twin.do("GET", f"{JOBS}/a"))["spec"]["suspend"]
 
     on_twin(main, workloads=True)
+
+
+def test_who_waits_in_which_order() -> None:
+    async def main(twin: Embedded) -> None:
+        await _prepare(twin)
+        for name in "abc":
+            await _submit(twin, name)
+        home = "/apis/visibility.kueue.x-k8s.io/v1beta2"
+        found = await twin.do("GET", f"{home}/clusterqueues/q/pendingworkloads")
+        names = [(item["metadata"]["ownerReferences"][0]["name"], item["positionInClusterQueue"]) for item in found["items"]]
+        assert names == [("b", 0), ("c", 1)]
+        found = await twin.do("GET", f"{home}/namespaces/default/localqueues/q/pendingworkloads?limit=1&offset=1")
+        assert [item["positionInLocalQueue"] for item in found["items"]] == [1]
+        status, found = await twin.ask("GET", f"{home}/clusterqueues/nowhere/pendingworkloads")
+        assert (status, found["message"]) == (404, 'clusterqueue.visibility.kueue.x-k8s.io "nowhere" not found')
+
+    on_twin(main, workloads=True)
