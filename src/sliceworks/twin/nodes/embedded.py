@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sliceworks.kube.inprocess import InProcess
-    from sliceworks.twin.nodes.player import Runtime
     from sliceworks.twin.nodes.processes.runtime import ProcessRuntime
+    from sliceworks.twin.nodes.tracks import Runtime
 
 _PLAYER = User("system:nodes", groups=(MASTERS, "system:nodes", AUTHENTICATED))
 

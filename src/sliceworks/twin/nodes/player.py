@@ -12,13 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, Conflict, NotFound, SliceworksError
-from sliceworks.kube import requests
 from sliceworks.kube.backoff import NEVER, Backoff
 from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.reflector import Reflector, Selection
@@ -32,13 +31,13 @@ from sliceworks.twin.nodes.pod_status import TERMINAL, Addresses
 from sliceworks.twin.nodes.sinks import NodeSink, PodSink
 from sliceworks.twin.nodes.stages import Stages, built_in
 from sliceworks.twin.nodes.timers import Timers
+from sliceworks.twin.nodes.tracks import Track, What, packed
 from sliceworks.twin.nodes.words import spoken
+from sliceworks.twin.nodes.writing import resource_of, write
 
 if TYPE_CHECKING:
     from sliceworks.kube.client import Client
-    from sliceworks.kube.options import DeleteOptions
-    from sliceworks.kube.resources import Resource
-    from sliceworks.twin.nodes.engine import Outcome
+    from sliceworks.twin.nodes.tracks import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -47,44 +46,6 @@ LABEL = "sliceworks.dev/node"
 SIMULATED = f"{LABEL}=simulated"
 _ROUNDING = 0.001
 _UNPACKED = 500  # so many objects wait for a worker as they came; more of them are packed
-
-
-class What(NamedTuple):
-    """What is looked at: a Pod, a Node, or the Lease of a node."""
-
-    kind: str
-    namespace: str
-    name: str
-
-
-class Runtime(Protocol):
-    """Runs pods in another way than stages do."""
-
-    def takes(self, pod: Obj) -> bool:
-        """Whether it runs this pod."""
-        ...
-
-    def see(self, pod: Obj, host: str) -> None:
-        """A pod of its own is new or has changed."""
-        ...
-
-    def gone(self, pod: Key) -> None:
-        """A pod is not there any more."""
-        ...
-
-
-class _Track:
-    """What is kept of an object that may change: the step that comes next, and the object, packed while it has to wait."""
-
-    __slots__ = ("address", "node", "obj", "step", "uid", "version")
-
-    def __init__(self, uid: str, node: str) -> None:
-        self.uid = uid
-        self.node = node
-        self.version = 0
-        self.address = ""
-        self.step: Step | None = None
-        self.obj: bytes | Obj | None = None
 
 
 class Nodes:
@@ -114,7 +75,7 @@ class Nodes:
         self.runtime = runtime
         self._seed = seed
         self.machines = Machines()
-        self._tracks: dict[What, _Track] = {}
+        self._tracks: dict[What, Track] = {}
         self._silent: set[str] = set()
         self._queue: WorkQueue[What] = WorkQueue(Backoff(first=0.05, cap=30.0, jitter=0.0))
         self._timers: Timers[What] = Timers(self._queue.add)
@@ -203,7 +164,7 @@ class Nodes:
                 self._queue.add(what)
         elif machine.booted and (name in self._silent or what not in self._tracks):
             self._silent.discard(name)
-            self._tracks[what] = _Track("", name)
+            self._tracks[what] = Track("", name)
             self._queue.add(what)
 
     # What comes next.
@@ -212,13 +173,13 @@ class Nodes:
         metadata = obj["metadata"]
         track = self._tracks.get(what)
         if track is None or track.uid != metadata["uid"]:
-            track = self._tracks[what] = _Track(metadata["uid"], node)
+            track = self._tracks[what] = Track(metadata["uid"], node)
         version = int(metadata["resourceVersion"])
         if version > track.version:
             track.version = version
             self._plan(what, track, obj)
 
-    def _plan(self, what: What, track: _Track, obj: Obj) -> None:
+    def _plan(self, what: What, track: Track, obj: Obj) -> None:
         machine = self.machines.get(track.node)
         if machine is None or (machine.silent and what.kind == "Pod"):
             self._rest(what, track)
@@ -233,14 +194,14 @@ class Nodes:
             return
         if step.at <= now:
             self._timers.drop(what)
-            track.step, track.obj = step, obj if len(self._queue) < _UNPACKED else _packed(obj)
+            track.step, track.obj = step, obj if len(self._queue) < _UNPACKED else packed(obj)
             self._queue.add(what)
             return
         waits = track.step is not None and track.step.stage is step.stage and what in self._timers
         if waits and step.stage.delay.since is None:
-            track.obj = _packed(obj)
+            track.obj = packed(obj)
             return  # it began to wait when this state was first seen
-        track.step, track.obj = step, _packed(obj)
+        track.step, track.obj = step, packed(obj)
         self._timers.set(what, (step.at - now).total_seconds())
 
     def _chance(self, obj: Obj) -> Random:
@@ -248,7 +209,7 @@ class Nodes:
         counts = [item["restartCount"] for item in (obj.get("status") or {}).get("containerStatuses") or ()]
         return Random(f"{self._seed}/{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}/{counts}")
 
-    def _rest(self, what: What, track: _Track) -> None:
+    def _rest(self, what: What, track: Track) -> None:
         self._timers.drop(what)
         track.step = track.obj = None
 
@@ -326,10 +287,9 @@ class Nodes:
             return
         await self._carry_out(what, track, obj, step, machine)
 
-    async def _read(self, what: What, track: _Track) -> None:
-        resource = _resource(what)
+    async def _read(self, what: What, track: Track) -> None:
         try:
-            obj = await self._client.get(resource, what.name, what.namespace or None)
+            obj = await self._client.get(resource_of(what), what.name, what.namespace or None)
         except NotFound:
             if what.kind == "Pod":
                 self.lose_pod(Key(what.namespace, what.name))
@@ -338,18 +298,18 @@ class Nodes:
             track.version = int(obj["metadata"]["resourceVersion"])
             self._plan(what, track, obj)
 
-    async def _carry_out(self, what: What, track: _Track, obj: Obj, step: Step, machine: Machine) -> None:
+    async def _carry_out(self, what: What, track: Track, obj: Obj, step: Step, machine: Machine) -> None:
         where = Addresses(machine.host, "")
         if what.kind == "Pod":
             where = Addresses(machine.host, self._address(track, obj, machine))
         result = outcome(step.stage, obj, clock.now(), where, machine.node)
-        await self._write(what, obj, result)
+        await write(self._client, what, obj, result)
         for event in result.events:
             if self._events == "all" or (self._events == "warnings" and event.type == "Warning"):
                 kind: Literal["Normal", "Warning"] = "Warning" if event.type == "Warning" else "Normal"
                 self._recorder.record(obj, event.reason, spoken(event.message, obj), type=kind)
 
-    def _address(self, track: _Track, pod: Obj, machine: Machine) -> str:
+    def _address(self, track: Track, pod: Obj, machine: Machine) -> str:
         if pod["spec"].get("hostNetwork"):
             return machine.host
         if not track.address:
@@ -357,37 +317,3 @@ class Nodes:
                 machine.addresses.hold(held)
             track.address = held or machine.addresses.take()
         return track.address
-
-    async def _write(self, what: What, obj: Obj, result: Outcome) -> None:
-        """Write what a stage does. What has become of the object then, the watch tells."""
-        resource, metadata = _resource(what), obj["metadata"]
-        lock = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-        if result.status:
-            old = obj.get("status") or {}
-            gone = {name: None for name in ("reason", "message") if name in old and name not in result.status}
-            await self._patch(what, {"metadata": lock, "status": {**result.status, **gone}}, "status")
-            lock = {"uid": metadata["uid"]}
-        if result.patch:
-            await self._patch(what, {**result.patch, "metadata": {**lock, **result.patch.get("metadata", {})}})
-        if result.delete:
-            how: DeleteOptions = {"uid": metadata["uid"]}
-            if what.kind == "Pod":
-                how["grace_period_seconds"] = 0
-            await self._client.delete(resource, what.name, what.namespace or None, **how)
-
-    async def _patch(self, what: What, change: Obj, subresource: str = "") -> None:
-        # The answer is not read: the watch brings it anyway, and it is the largest part of what a write costs.
-        manager = self._client.field_manager
-        await self._client.exchange(
-            requests.patch(_resource(what), what.name, change, what.namespace, subresource=subresource, field_manager=manager)
-        )
-
-
-def _packed(obj: Obj) -> bytes:
-    """An object that has to wait, in a tenth of the room."""
-    obj["metadata"].pop("managedFields", None)
-    return bytes(memoryview(orjson.dumps(obj)))  # a copy has exactly its own length, what orjson returns has room to grow
-
-
-def _resource(what: What) -> Resource:
-    return POD if what.kind == "Pod" else NODE
