@@ -18,7 +18,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, SliceworksError
 from sliceworks.kube import kubeconfig
 from sliceworks.kube.transport import Request, Response
-from sliceworks.twin.api.server import Server
+from sliceworks.twin.api.server import Limits, Server
 from sliceworks.twin.auth import certificates
 from sliceworks.twin.auth.tokens import new_token
 from sliceworks.twin.cluster import Cluster
@@ -87,7 +87,7 @@ async def _serve(options: TwinOptions, store: Store, made: certificates.Certific
     key_file = directory / "service-accounts.pem"
     processes = _folder_of_processes(options)
     async with Cluster(store, token=token, key_file=key_file, ca=ca, workloads=options.workloads, processes=processes) as cluster:
-        server = Server(cluster.api.handle)
+        server = Server(cluster.api.handle, Limits().at_speed(options.speed))
         try:
             port = await server.start(options.host, options.port, certificates.server_context(made))
         except OSError as error:

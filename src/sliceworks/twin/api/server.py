@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sliceworks.twin.api.app import LARGEST_BODY
@@ -47,6 +47,11 @@ class Limits:
     grace: float = 2.0
     """For requests under way when the server stops."""
     sweep: float = 5.0
+
+    def at_speed(self, speed: float) -> Limits:
+        """The same limits for a loop whose time runs so much faster than the clients'."""
+        times = ("handshake", "request", "idle", "stalled", "discard", "quiet", "grace", "sweep")
+        return replace(self, **{name: getattr(self, name) * speed for name in times})
 
 
 class Server:
