@@ -13,7 +13,8 @@ from sliceworks.base.errors import BadRequest, Conflict
 from sliceworks.schemas import builtins, structural
 from sliceworks.schemas.field_errors import FieldError, invalid, not_supported, refusal
 from sliceworks.twin.api import media, objects
-from sliceworks.twin.api.reads import check_list_options, matcher, render_list
+from sliceworks.twin.api.reads import check_list_options, render_list
+from sliceworks.twin.api.selecting import matcher
 from sliceworks.twin.api.views import View
 from sliceworks.twin.api.writes import conflict, not_found
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base.errors import BadRequest, Expired, ServerTimeout
-from sliceworks.kube import selectors
 from sliceworks.schemas.field_errors import FieldError, forbidden, not_supported, refusal
 from sliceworks.twin.api import large, media, objects
+from sliceworks.twin.api.selecting import matcher
 from sliceworks.twin.api.views import View
 from sliceworks.twin.api.writes import not_found
 
@@ -155,48 +155,6 @@ def too_large(wanted: int, current: int) -> ServerTimeout:
             "retryAfterSeconds": 1,
         },
     )
-
-
-def matcher(call: Call) -> Callable[[Entry], bool] | None:
-    """Whether an entry passes the call's selectors; None when everything does."""
-    labels = selectors.parse_labels(call.param("labelSelector"))
-    fields = selectors.parse_fields(call.param("fieldSelector"))
-    tests: list[Callable[[Entry], bool]] = []
-    if call.name and call.target.verb == "watch":
-        tests.append(lambda entry: entry.name == call.name)
-    if not labels.everything:
-        tests.append(lambda entry: labels.matches(entry.labels))
-    if not fields.everything:
-        tests.append(_field_test(call, fields))
-    if not tests:
-        return None
-    if len(tests) == 1:
-        return tests[0]
-    return lambda entry: all(test(entry) for test in tests)
-
-
-def _field_test(call: Call, fields: selectors.FieldSelector) -> Callable[[Entry], bool]:
-    known, simple = call.resource.strategy.fields, {"metadata.name", "metadata.namespace"}
-    if known or call.resource.custom:
-        fields.check(lambda name: name in known or name in simple)
-    for term in fields.terms:
-        if term.field and term.field not in known and term.field not in simple:
-            place = f"{call.resource.group}/{call.version.name}, Resource={call.resource.plural}"
-            raise BadRequest(
-                f'Unable to find "{place}" that match label selector "{call.param("labelSelector")}", field selector '
-                f'"{call.param("fieldSelector")}": "{term.field}" is not a known field selector: only "metadata.name", '
-                '"metadata.namespace"'
-            )
-    names = [term.field for term in fields.terms if term.field in known]
-
-    def test(entry: Entry) -> bool:
-        values = {"metadata.name": entry.name, "metadata.namespace": entry.namespace}
-        if names:
-            obj = entry.object()
-            values |= {name: known[name](obj) for name in names}
-        return fields.matches(values)
-
-    return test
 
 
 def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> Response:

@@ -14,7 +14,8 @@ from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, Expired
 from sliceworks.kube.transport import Response
 from sliceworks.twin.api.large import PIECE, joined
-from sliceworks.twin.api.reads import check_list_options, matcher, revision_param
+from sliceworks.twin.api.reads import check_list_options, revision_param
+from sliceworks.twin.api.selecting import matcher
 from sliceworks.twin.api.views import View
 from sliceworks.twin.store.entries import ADDED, DELETED, MODIFIED, Change, Entry
 
