@@ -197,8 +197,8 @@ def test_discovery_finds_what_people_mean(cluster: Cluster, ns: str) -> None:
         assert (await discovery.find("deploy")).qualified == "deployments.apps"
         assert (await discovery.find("events")).group == ""
         assert (await discovery.by_gvk(GVK("batch", "v1", "Job"))).subresources == ("status",)
-        with pytest.raises(NotFound, match='the server doesn\'t have a resource type "gadgets"'):
-            await discovery.find("gadgets")
+        with pytest.raises(NotFound, match='the server doesn\'t have a resource type "nonesuches"'):
+            await discovery.find("nonesuches")
 
     on(cluster, ns, use)
 

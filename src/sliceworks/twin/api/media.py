@@ -80,7 +80,7 @@ def content_type(headers: Mapping[str, str]) -> str:
 def check_type(media: str, *, custom: bool) -> None:
     """Refuse a body in a form that this resource does not read."""
     if media not in {"", JSON, YAML, "application/x-yaml"} and (custom or media != PROTOBUF):
-        offered = f"{JSON}, {YAML}" if custom else _OFFERED
+        offered = f"{JSON}, {YAML}" if media == PROTOBUF else _OFFERED
         raise UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {offered}")
 
 
@@ -89,17 +89,17 @@ def read_object(body: bytes, media: str, kind: str, *, custom: bool = False) -> 
     if media == PROTOBUF and not custom:
         return read_protobuf(body, kind), []
     if media not in {"", JSON, YAML, "application/x-yaml"}:
-        offered = f"{JSON}, {YAML}" if custom else _OFFERED
+        offered = f"{JSON}, {YAML}" if media == PROTOBUF else _OFFERED
         raise UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {offered}")
     try:
         value, twice = read_yaml(body) if media in {YAML, "application/x-yaml"} else _read_json_object(body)
     except Unreadable as error:
-        raise _unrecognized(kind, str(error), body) from error
-    if value is None and not custom:
+        raise unrecognized(kind, str(error), body) from error
+    if value is None:
         return {}, []
     if not isinstance(value, dict):
         why = f"couldn't get version/kind; json parse error: json: cannot unmarshal {_go_name(value)} into Go value of type {_HEAD}"
-        raise _unrecognized(kind, why, body)
+        raise unrecognized(kind, why, body)
     return value, twice
 
 
@@ -110,7 +110,8 @@ class Unreadable(Exception):
     """Text that cannot be read, in Go's words."""
 
 
-def _unrecognized(kind: str, why: str, body: bytes) -> BadRequest:
+def unrecognized(kind: str, why: str, body: bytes) -> BadRequest:
+    """A body that does not say what it is."""
     return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})")
 
 
@@ -245,7 +246,7 @@ def read_protobuf(body: bytes, kind: str) -> dict[str, Any]:
     try:
         return protobuf.decode(body, builtins.component_name)
     except protobuf.ProtobufRefused as error:
-        raise _unrecognized(kind, str(error), body) from error
+        raise unrecognized(kind, str(error), body) from error
 
 
 def json_response(status: int, body: bytes, form: Form = PLAIN, warnings: list[str] | None = None) -> Response:

@@ -8,7 +8,8 @@ import orjson
 
 from sliceworks.base.errors import BadRequest
 from sliceworks.schemas import builtins, managed, structural
-from sliceworks.schemas.field_errors import FieldError, refusal
+from sliceworks.schemas.field_errors import FieldError, invalid, refusal
+from sliceworks.schemas.golang import json_kind
 from sliceworks.twin.api import conversions, media
 
 if TYPE_CHECKING:
@@ -24,18 +25,24 @@ Obj = dict[str, Any]
 def check_kind(call: Call, obj: Obj) -> None:
     """The body must say what the URL says, or nothing."""
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
-    if kind in (None, "") and api_version in (None, ""):
-        if call.resource.custom:
-            raise BadRequest(
-                f"the object provided is unrecognized (must be of type {call.resource.kind}): Object 'Kind' is missing in "
-                f"'{orjson.dumps(obj).decode()[:200]}'"
-            )
-    elif not isinstance(kind, str | None) or not isinstance(api_version, str | None):
-        shown = "kind" if not isinstance(kind, str | None) else "apiVersion"
-        raise BadRequest(f"couldn't get version/kind; json parse error: {shown} must be text")
-    elif (kind or call.resource.kind) != call.resource.kind or (api_version or call.api_version) != call.api_version:
+    for name, value in (("kind", kind), ("apiVersion", api_version)):
+        if value is not None and not isinstance(value, str):
+            why = f"json: cannot unmarshal {json_kind(value)} into Go struct field .{name} of type string"
+            raise _unrecognized(call, f"couldn't get version/kind; json parse error: {why}")
+    if call.resource.custom and not kind:
+        raise _unrecognized(call, f"Object 'Kind' is missing in '{call.request.body.decode('utf-8', 'replace')}'")
+    if call.resource.custom and not api_version:
+        raise mismatch(call, str(kind), "")
+    if (kind or call.resource.kind) != call.resource.kind or (api_version or call.api_version) != call.api_version:
+        if call.resource.custom and api_version == call.api_version:
+            errors = [invalid("kind", kind, f"must be {call.resource.kind}")]
+            raise refusal(call.resource.group, str(kind), str((obj.get("metadata") or {}).get("name", "")), errors)
         raise mismatch(call, str(kind or call.resource.kind), str(api_version or call.api_version))
     obj["kind"], obj["apiVersion"] = call.resource.kind, call.api_version
+
+
+def _unrecognized(call: Call, why: str) -> BadRequest:
+    return media.unrecognized(call.resource.kind, why, call.request.body)
 
 
 def mismatch(call: Call, kind: str, api_version: str, expected: str = "", home: str = "") -> BadRequest:

@@ -230,8 +230,9 @@ class Writer:
         if given and not (given.isascii() and given.isdigit()):
             raise BadRequest(f'strconv.ParseUint: parsing "{given}": invalid syntax')
         if given in {"", "0"} and not call.resource.strategy.unconditional_update and call.target.verb == "update":
+            # The real server names the resource here where all other refusals name the kind.
             raise field_errors.refusal(
-                call.resource.group, call.resource.kind, call.name,
+                call.resource.group, call.resource.plural, call.name,
                 [field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")],
             )  # fmt: skip
         uid = obj["metadata"].get("uid")
