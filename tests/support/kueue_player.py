@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.support.http import Api
 
 Obj = dict[str, Any]
-_UNTIL_STILL = 1.5
+_UNTIL_STILL = 2.0
 # The version that the real one stores: there nothing has to be converted one by one.
 _STORED = GROUP.replace("v1beta2", "v1beta1")
 
@@ -24,6 +24,7 @@ class Player:
     def __init__(self, api: Api, prefix: str, worlds: list[World]) -> None:
         self._api, self._prefix, self._worlds = api, prefix, worlds
         self.seen: dict[int, list[dict[str, str]]] = {world.seed: [] for world in worlds}
+        self._made: set[tuple[int, str]] = set()
         self._deleted: set[tuple[int, str]] = set()
 
     def play(self) -> None:
@@ -88,6 +89,7 @@ class Player:
         spec = {"restartPolicy": "Never", "schedulerName": "nobody", "containers": [container]}
         labels = {QUEUE: step.queue, PRIORITY: f"{self._prefix}-{step.priority}"}
         job = {"parallelism": step.pods, "completions": step.pods, "template": {"spec": spec}}
+        self._made.add((world.seed, step.name))
         self._api.post(home, {"metadata": {"name": step.name, "labels": labels}, "spec": job}).ok(201)
 
     def _workloads(self) -> list[tuple[int, str, Obj]]:
@@ -100,11 +102,12 @@ class Player:
         ]
 
     def _admitted(self) -> dict[int, dict[str, str]] | None:
-        """None while a job that was deleted still has its Workload, and so its quota."""
+        """None while a job has no Workload yet, or one that was deleted still has it, or one that was evicted has its quota."""
         found: dict[int, dict[str, str]] = {world.seed: {} for world in self._worlds}
-        for seed, job, workload in self._workloads():
-            if (seed, job) in self._deleted:
-                return None
+        known = self._workloads()
+        if {(seed, job) for seed, job, _ in known} != self._made - self._deleted or any(_leaving(one) for *_, one in known):
+            return None
+        for seed, job, workload in known:
             admission = (workload.get("status") or {}).get("admission")
             if admission is not None:
                 flavors = sorted({name.rpartition("-")[2] for name in admission["podSetAssignments"][0]["flavors"].values()})
@@ -124,3 +127,9 @@ class Player:
     def _note(self, admitted: dict[int, dict[str, str]]) -> None:
         for seed, jobs in admitted.items():
             self.seen[seed].append(jobs)
+
+
+def _leaving(workload: Obj) -> bool:
+    status = workload.get("status") or {}
+    states = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    return states.get("Evicted") == "True" and "admission" in status
