@@ -14,6 +14,7 @@ from sliceworks.twin.workloads.kueue.hands import Hands
 from sliceworks.twin.workloads.kueue.keys import ADMITTED, EVICTED, FINISHED, FLAVORS, IN_USE, READY, RESERVED, WORKLOADS, Obj
 from sliceworks.twin.workloads.kueue.kinds import KINDS, Kind
 from sliceworks.twin.workloads.kueue.ledger import Ledger, owner_of
+from sliceworks.twin.workloads.kueue.likeness import equivalent, readiness
 from sliceworks.twin.workloads.kueue.priorities import priority_of
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Jobs(Controller[JobKey]):
 
     async def _one_workload(self, kind: Kind, hands: Hands, job: Obj, found: list[Obj]) -> Obj | None:
         wanted = kind.pod_sets(job)
-        match = next((one for one in found if _equivalent(kind, job, wanted, one)), None)
+        match = next((one for one in found if equivalent(job, wanted, one)), None)
         others = [one for one in found if one is not match]
         ended = kind.finished(job)
         if match is None and others and kind.suspended(job) and not conditions.true(others[0], RESERVED) and ended is None:
@@ -203,7 +204,7 @@ class Jobs(Controller[JobKey]):
     async def _pods_ready(self, kind: Kind, hands: Hands, job: Obj, workload: Obj) -> bool:
         if self._config.pods_ready is None:
             return False
-        status, reason, message = _readiness(workload, kind.ready(job))
+        status, reason, message = readiness(workload, kind.ready(job))
         old = conditions.find(workload, READY)
         if old is not None and (old["status"] == "True", old["reason"], old["message"]) == (status, reason, message):
             return False
@@ -295,37 +296,3 @@ def _queue_name(job: Mapping[str, Any]) -> str:
 
 def _place(workload: Mapping[str, Any]) -> tuple[str, str]:
     return workload["metadata"]["namespace"], workload["metadata"]["name"]
-
-
-def _equivalent(kind: Kind, job: Obj, wanted: list[Obj], workload: Mapping[str, Any]) -> bool:
-    """Whether a Workload is that of the job as it is now. Admission adds tolerations, so they do not count once it has them."""
-    admitted = conditions.true(workload, ADMITTED)
-    if len(wanted) != len(workload["spec"]["podSets"]):
-        return False
-    counts = {
-        one["name"]: one.get("count")
-        for one in ((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments", ())
-    }
-    for mine, theirs in zip(wanted, workload["spec"]["podSets"], strict=True):
-        allowed = {theirs["count"]} | ({counts.get(theirs["name"])} if "minCount" in theirs else set())
-        if mine["count"] not in allowed or mine.get("minCount") != theirs.get("minCount"):
-            return False
-        ours, others = mine["template"].get("spec") or {}, theirs["template"].get("spec") or {}
-        same = ("containers", "initContainers") if admitted else ("containers", "initContainers", "tolerations")
-        if any((ours.get(part) or []) != (others.get(part) or []) for part in same):
-            return False
-    most = (job["metadata"].get("labels") or {}).get(keys.MOST_SECONDS)
-    return str(workload["spec"].get("maximumExecutionTimeSeconds", "")) == (most or "")
-
-
-def _readiness(workload: Mapping[str, Any], ready: bool) -> tuple[bool, str, str]:
-    old = conditions.find(workload, READY)
-    waiting = (False, "WaitForStart", "Not all pods are ready or succeeded")
-    if not conditions.true(workload, ADMITTED):
-        return waiting
-    lost = old is not None and old["reason"] in ("WaitForRecovery", "Recovered")
-    if ready:
-        return True, "Recovered" if lost else "Started", "All pods reached readiness and the workload is running"
-    if old is not None and (old["status"] == "True" or old["reason"] == "WaitForRecovery"):
-        return False, "WaitForRecovery", "At least one pod has failed, waiting for recovery"
-    return waiting

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.twin.controllers.loop import Change, Controller
-from sliceworks.twin.workloads.kueue import conditions
+from sliceworks.twin.workloads.kueue import conditions, keys
 from sliceworks.twin.workloads.kueue.configuration import Configuration
+from sliceworks.twin.workloads.kueue.deadlines import asked_again_at, seconds_to, to_be_ready, to_run
 from sliceworks.twin.workloads.kueue.hands import Hands
-from sliceworks.twin.workloads.kueue.keys import (
-    ADMITTED,
-    CHECKS,
-    CLUSTER_QUEUES,
-    CONTROLLER,
-    DEACTIVATING,
-    EVICTED,
-    FINISHED,
-    IN_USE,
-    LOCAL_QUEUES,
-    READY,
-    REQUEUED,
-    RESERVED,
-    WORKLOADS,
-    Obj,
-)
+from sliceworks.twin.workloads.kueue.keys import ADMITTED, DEACTIVATING, EVICTED, FINISHED, REQUEUED, RESERVED, WORKLOADS, Obj
 from sliceworks.twin.workloads.kueue.ledger import Ledger, checks_for, stopped
 
 if TYPE_CHECKING:
@@ -43,19 +29,19 @@ _RESTARTED = {
 class Workloads(Controller[tuple[str, str]]):
     """Each pass makes at most one change: the change brings the next pass."""
 
-    watches = frozenset({WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, CHECKS, "kueue.x-k8s.io/resourceflavors"})
+    watches = frozenset({WORKLOADS, keys.LOCAL_QUEUES, keys.CLUSTER_QUEUES, keys.CHECKS, keys.FLAVORS})
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._ledger = world.shared(Ledger)
-        self._hands = Hands(world, CONTROLLER)
+        self._hands = Hands(world, keys.CONTROLLER)
         self._config = Configuration(world.get)
         self._seen: dict[str, Any] = {}
 
     def observe(self, change: Change) -> None:
         if change.resource == WORKLOADS:
             self.queue.add((change.namespace, change.name))
-        elif change.resource == LOCAL_QUEUES:
+        elif change.resource == keys.LOCAL_QUEUES:
             self._touch(change, [(change.namespace, change.name)])
         else:
             self._touch(change, list(self._ledger.brain.local))
@@ -78,7 +64,7 @@ class Workloads(Controller[tuple[str, str]]):
             return
         metadata = obj["metadata"]
         if not metadata.get("ownerReferences") and metadata.get("deletionTimestamp"):
-            await self._hands.drop_finalizer("workloads", obj, IN_USE)
+            await self._hands.drop_finalizer("workloads", obj, keys.IN_USE)
             return
         if conditions.true(obj, FINISHED):
             return
@@ -94,16 +80,8 @@ class Workloads(Controller[tuple[str, str]]):
 
     async def _retry_time(self, key: Key, obj: Obj) -> bool:
         """A check that wants to be asked again later says when."""
-        status = obj.get("status") or {}
-        times = [
-            datetime.fromisoformat(one["lastTransitionTime"]) + timedelta(seconds=one["requeueAfterSeconds"])
-            for one in status.get("admissionChecks") or ()
-            if one["state"] == "Retry" and one.get("requeueAfterSeconds") is not None
-        ]
-        if not times or max(times) <= clock.now():
-            return False
-        latest = clock.rfc3339(max(times))
-        if ((status.get("requeueState") or {}).get("requeueAt") or "") >= latest:
+        latest = asked_again_at(obj)
+        if ((obj.get("status") or {}).get("requeueState") or {}).get("requeueAt", "") >= latest:
             return False
 
         def later(obj: Obj) -> None:
@@ -120,7 +98,7 @@ class Workloads(Controller[tuple[str, str]]):
         requeue = (obj.get("status") or {}).get("requeueState") or {}
         at = requeue.get("requeueAt")
         if at:
-            left = _left(at)
+            left = seconds_to(at)
             if left > 0:
                 self.queue.add_after(key, left)
                 return True
@@ -206,7 +184,7 @@ class Workloads(Controller[tuple[str, str]]):
             return written is not None
         since = (conditions.find(written, RESERVED) or {})["lastTransitionTime"]
         name = written["status"]["admission"]["clusterQueue"]
-        text = f"Admitted by ClusterQueue {name}, wait time since reservation was {-_left(since):.0f}s"
+        text = f"Admitted by ClusterQueue {name}, wait time since reservation was {-seconds_to(since):.0f}s"
         await self._hands.normal(written, "Admitted", text)
         return True
 
@@ -267,17 +245,10 @@ class Workloads(Controller[tuple[str, str]]):
     async def _not_ready(self, key: Key, obj: Obj) -> float:
         """The time left to get ready, where that counts."""
         config = self._config.pods_ready
-        admitted, ready = conditions.find(obj, ADMITTED), conditions.find(obj, READY)
-        if config is None or conditions.true(obj, EVICTED) or admitted is None or admitted["status"] != "True":
+        due = to_be_ready(obj, config) if config is not None else None
+        if config is None or due is None:
             return 0
-        if ready is not None and ready["status"] == "True":
-            return 0
-        cause, since, most = "WaitForStart", admitted["lastTransitionTime"], config.timeout
-        if ready is not None and ready["reason"] == "WaitForRecovery":
-            if config.recovery is None:
-                return 0
-            cause, since, most = "WaitForRecovery", ready["lastTransitionTime"], config.recovery
-        left = most + _left(since)
+        cause, left = due
         if left > 0:
             return left
         count = ((obj["status"].get("requeueState") or {}).get("count") or 0) + 1
@@ -295,12 +266,9 @@ class Workloads(Controller[tuple[str, str]]):
         return 0
 
     async def _too_long(self, key: Key, obj: Obj) -> float:
-        most, admitted = obj["spec"].get("maximumExecutionTimeSeconds"), conditions.find(obj, ADMITTED)
-        if most is None or admitted is None or admitted["status"] != "True":
-            return 0
-        left = most - obj["status"].get("accumulatedPastExecutionTimeSeconds", 0) + _left(admitted["lastTransitionTime"])
-        if left > 0:
-            return float(left)
+        left = to_run(obj)
+        if left is None or left > 0:
+            return left or 0
 
         def over(obj: Obj) -> None:
             conditions.put(obj, DEACTIVATING, True, "MaximumExecutionTimeExceeded", "exceeding the maximum execution time")
@@ -309,7 +277,7 @@ class Workloads(Controller[tuple[str, str]]):
         if not conditions.true(obj, DEACTIVATING):
             written = await self._hands.status(key, over)
             if written is not None:
-                text = f"The maximum execution time ({most}s) exceeded"
+                text = f"The maximum execution time ({obj['spec']['maximumExecutionTimeSeconds']}s) exceeded"
                 await self._hands.warning(written, "MaximumExecutionTimeExceeded", text)
         return 0
 
@@ -328,8 +296,3 @@ class Workloads(Controller[tuple[str, str]]):
             message = f"ClusterQueue {queue['metadata']['name']} is inactive"
         if message:
             await self._inadmissible(key, message)
-
-
-def _left(moment: str) -> float:
-    """The seconds until then; negative when it is over."""
-    return (datetime.fromisoformat(moment) - clock.now()).total_seconds()
