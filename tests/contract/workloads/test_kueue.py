@@ -85,6 +85,7 @@ def test_a_queue_that_does_not_exist(desk: Desk) -> None:
     desk.compare("no_local_queue", desk.picture("a"))
     desk.local("nowhere", desk.own("q"))
     desk.until_waits("a", "ClusterQueue")
+    desk.until(lambda: desk.local_status("nowhere").get("pendingWorkloads") == 1, "the LocalQueue counts it")
     desk.compare("no_cluster_queue", desk.local_status("nowhere"))
     desk.queue("q", {"name": "f", "cpu": 2}, local=False)
     desk.until_runs("a")

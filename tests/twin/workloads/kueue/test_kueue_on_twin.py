@@ -106,6 +106,8 @@ def test_cohorts_that_go_round_hold_their_queues() -> None:
         await twin.do("PATCH", f"{GROUP}/clusterqueues/q", {"spec": {"cohortName": "one"}})
         await _submit(twin, "a")
         assert (await twin.do("GET", f"{JOBS}/a"))["spec"]["suspend"]
+        states = (await _workload(twin, "a"))["status"]["conditions"]
+        assert [one["message"] for one in states] == ["ClusterQueue q is inactive"]
         await twin.do("PATCH", f"{GROUP}/cohorts/two", {"spec": {"parentName": None}})
         await twin.quiet()
         assert not (await twin.do("GET", f"{JOBS}/a"))["spec"]["suspend"]

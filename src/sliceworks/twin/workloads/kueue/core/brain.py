@@ -199,15 +199,12 @@ class Brain:
         return not self._quiet and any(map(self._usable, self.pending))
 
     def _usable(self, name: str) -> bool:
-        if not self.pending[name]:
-            return False
-        queue = self.tree.leaves[name]
-        return queue.active and not (queue.parent is not None and queue.parent.cyclic)
+        return bool(self.pending[name]) and self.tree.leaves[name].active
 
     def cycle(self) -> Round:
         """Decide on the heads of all queues once. Those that were not admitted are back in their queues."""
         heads = list(self._heads())
-        refused = [found for item in heads if (found := self._veto(item)) is not None]
+        refused = [found for item in heads if (found := self._circular(item) or self._veto(item)) is not None]
         vetoed = {found.item.key for found in refused}
         signature = frozenset((item.key, repr(item.tried)) for item in heads)
         entries = cycle.run(self.tree, self.flavors, [item for item in heads if item.key not in vetoed])
@@ -223,6 +220,13 @@ class Brain:
             self.pending[found.item.cluster_queue].give_back(found.item, found.reason)
         self._note(signature, progress)
         return Round(entries, refused)
+
+    def _circular(self, item: Item) -> Refused | None:
+        """A queue whose cohorts go round has no quota that could be told."""
+        parent = self.tree.leaves[item.cluster_queue].parent
+        if parent is None or not parent.cyclic:
+            return None
+        return Refused(item, f"ClusterQueue {item.cluster_queue} is inactive")
 
     def _heads(self) -> Iterable[Item]:
         for name, pending in self.pending.items():
