@@ -36,8 +36,8 @@ class Sizes:
     repeats: int = 5
     starts: int = 3
     warm_up: int = 500
-    requests: int = 2_000
-    listed: int = 5_000
+    requests: int = 900
+    listed: int = 5_000  # those made before count: warm_up + repeats * requests must not be more
     watchers: int = 100
     events: int = 1_000
     objects: int = 100_000
@@ -105,8 +105,8 @@ class Bench:
         for load in loads:
             await load.prepare(sizes.warm_up)
         await self._repeat("creates", loads, lambda load: load.creates(sizes.requests))
-        await self._repeat("gets", loads, lambda load: load.gets(sizes.requests * 2))
-        await self._repeat("patches", loads, lambda load: load.patches(sizes.requests))
+        await self._repeat("gets", loads, lambda load: load.gets(sizes.requests * 4))
+        await self._repeat("patches", loads, lambda load: load.patches(sizes.requests * 2))
         for load in loads:
             await load.fill(sizes.listed)
         await self._repeat("list", loads, lambda load: load.list_seconds())

@@ -75,7 +75,8 @@ class Load:
 
     async def fill(self, count: int) -> None:
         """Make pods until there are so many."""
-        await self.creates(count - len(self.names))
+        if count > len(self.names):
+            await self.creates(count - len(self.names))
 
     async def list_seconds(self) -> float:
         """Seconds for one list of all pods in one answer, decoded."""

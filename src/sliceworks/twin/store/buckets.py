@@ -130,11 +130,11 @@ class Bucket:
 
     def count(self, namespace: str | None, after: str = "", at: int | None = None) -> int:
         """How many entries a scan would find, without going through them."""
-        first, last = _bounds(self.keys, namespace, after)
         past = self._since_then(at) if at is not None else {}
-        came = [key for key, entry in past.items() if entry is None and key in self.entries]
-        gone = [key for key, entry in past.items() if entry is not None and key not in self.entries]
-        return last - first - _within(came, namespace, after) + _within(gone, namespace, after)
+        came = sorted(key for key, entry in past.items() if entry is None and key in self.entries)
+        gone = sorted(key for key, entry in past.items() if entry is not None and key not in self.entries)
+        now, fewer, more = (_within(keys, namespace, after) for keys in (self.keys, came, gone))
+        return now - fewer + more
 
     def _since_then(self, revision: int) -> dict[str, Entry | None]:
         """The keys that changed after a revision, with what they held then."""
@@ -145,7 +145,7 @@ class Bucket:
 
 
 def _within(keys: list[str], namespace: str | None, after: str) -> int:
-    first, last = _bounds(sorted(keys), namespace, after)
+    first, last = _bounds(keys, namespace, after)
     return max(0, last - first)
 
 
