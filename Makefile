@@ -39,7 +39,7 @@ test: $(READY) ## Run all tests that need nothing but Python
 	@$(BIN)/pytest -q -n auto --dist loadfile $(PYTEST_ARGS)
 
 test-real: $(READY) ## Run the contract on a real control plane too (needs Go; builds are cached)
-	@SLICEWORKS_REAL=1 $(BIN)/pytest -q -m real $(PYTEST_ARGS)
+	@SLICEWORKS_REAL=1 $(BIN)/pytest -q -m real -n auto --dist loadfile $(PYTEST_ARGS)
 
 check: $(READY) ## Lint, formatting, types, layers
 	@$(BIN)/ruff check

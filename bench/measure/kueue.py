@@ -25,7 +25,7 @@ class Class(NamedTuple):
     """Workloads of one size: so many in each queue, one every so often."""
 
     name: str
-    count: int
+    number: int
     every: float
     runs: float
     priority: int
@@ -90,7 +90,7 @@ class Run:
             self._brain.put_queue(name, spec._replace(cohort=f"cohort-{cohort}"))
             self._brain.put_local(("bench", name), name)
             for one in CLASSES:
-                for index in range(int(one.count * scale)):
+                for index in range(int(one.number * scale)):
                     self._later(one.every * (index + 1), "come", (name, one, index))
                     self.outcome.workloads += 1
 
