@@ -36,14 +36,16 @@ class Sizes:
     repeats: int = 5
     starts: int = 3
     warm_up: int = 500
-    requests: int = 900
-    listed: int = 5_000  # those made before count: warm_up + repeats * requests must not be more
+    creates: int = 900
+    gets: int = 3_000
+    patches: int = 1_500
+    listed: int = 5_000  # those made before count: warm_up + repeats * creates must not be more
     watchers: int = 100
     events: int = 1_000
     objects: int = 100_000
 
 
-QUICK = Sizes(repeats=3, starts=1, warm_up=200, requests=1_000, events=250, objects=10_000)
+QUICK = Sizes(repeats=3, starts=1, warm_up=150, creates=600, gets=1_500, patches=400, events=250, objects=10_000)
 
 
 def measures() -> dict[str, Measure]:
@@ -104,9 +106,9 @@ class Bench:
         sizes, loads = self.sizes, [Load(server) for server in servers]
         for load in loads:
             await load.prepare(sizes.warm_up)
-        await self._repeat("creates", loads, lambda load: load.creates(sizes.requests))
-        await self._repeat("gets", loads, lambda load: load.gets(sizes.requests * 4))
-        await self._repeat("patches", loads, lambda load: load.patches(sizes.requests * 2))
+        await self._repeat("creates", loads, lambda load: load.creates(sizes.creates))
+        await self._repeat("gets", loads, lambda load: load.gets(sizes.gets))
+        await self._repeat("patches", loads, lambda load: load.patches(sizes.patches))
         for load in loads:
             await load.fill(sizes.listed)
         await self._repeat("list", loads, lambda load: load.list_seconds())
@@ -144,7 +146,7 @@ def main() -> None:
     progress.set_quiet(arguments.json_only)
     sizes = QUICK if arguments.quick else Sizes()
     if arguments.tiny:
-        sizes = replace(QUICK, repeats=1, warm_up=10, requests=20, listed=40, watchers=3, events=5, objects=60)
+        sizes = replace(QUICK, repeats=1, warm_up=10, creates=20, gets=20, patches=20, listed=40, watchers=3, events=5, objects=60)
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
         found = Bench(sizes, Path(folder), twin_only=arguments.twin_only, profile=arguments.profile).run()
     if not arguments.json_only:

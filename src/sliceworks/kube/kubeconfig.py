@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from sliceworks.base.errors import InvalidDocument, SliceworksError, UsageError
 from sliceworks.kube.connection import Connection
 from sliceworks.kube.in_cluster import in_cluster, is_in_cluster
@@ -128,18 +130,31 @@ def parse(text: str, file: Path) -> Kubeconfig:
 
 def render(*, name: str, server: str, token: str, ca: bytes, namespace: str = "default") -> str:
     """A kubeconfig with one context, for a cluster of ours such as the twin."""
-    import yaml
+    # Written by hand, quoted as JSON quotes: a twin that starts has no time to load a YAML library.
+    given = {"name": name, "server": server, "token": token, "ca": base64.b64encode(ca).decode(), "namespace": namespace}
+    return _TEMPLATE.format(**{key: orjson.dumps(value).decode() for key, value in given.items()})
 
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": base64.b64encode(ca).decode()}}],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}],
-        "current-context": name,
-    }
-    text: str = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, width=1 << 20)
-    return text
+
+_TEMPLATE = """\
+apiVersion: v1
+kind: Config
+clusters:
+- name: {name}
+  cluster:
+    server: {server}
+    certificate-authority-data: {ca}
+users:
+- name: {name}
+  user:
+    token: {token}
+contexts:
+- name: {name}
+  context:
+    cluster: {name}
+    user: {name}
+    namespace: {namespace}
+current-context: {name}
+"""
 
 
 def _read(file: Path) -> Kubeconfig:
