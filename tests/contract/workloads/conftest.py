@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tests.support.kueue import Desk
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One cluster of each kind for the whole run."""
+    """One cluster of each kind for each file: nodes and queues belong to the whole cluster, and one file must not see another's."""
     folder = tmp_path_factory.mktemp(f"{request.param}-workloads")
     running: Cluster
     running = RealCluster(folder, workloads=True) if request.param == "real" else TwinCluster(folder, workloads=True)
@@ -28,7 +28,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         running.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def jobset(cluster: Cluster) -> Gates:
     """JobSet, installed in the cluster."""
     return install(cluster)
@@ -47,7 +47,7 @@ def real(cluster: Cluster) -> bool:
     return cluster.name == "real"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kueue(cluster: Cluster, jobset: Gates) -> None:
     """Kueue, installed in the cluster."""
     if isinstance(cluster, RealCluster):
