@@ -28,6 +28,7 @@ _KEEP_ALIVE_SECONDS = 60.0
 _BUFFER = 1 << 20
 _WHOLE = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS)
 _STREAM = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=None)
+_GOODBYE = 0.05
 
 
 class HttpsTransport:
@@ -65,6 +66,8 @@ class HttpsTransport:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+            # TLS says goodbye in the background; a loop that ends before that complains.
+            await asyncio.sleep(_GOODBYE)
 
     async def _exchange(self, request: Request, stream: bool) -> Response:
         session = await self._open()
