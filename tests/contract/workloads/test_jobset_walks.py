@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.support import goldens
+from tests.support.clusters import real_wanted
 from tests.support.jobsets import Played, replicated
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.jobset_gates import Gates
 
 Obj = dict[str, Any]
-_WALKS, _STEPS = 24, 6
+_WALKS, _STEPS = 24 if real_wanted() else 8, 6
 # Where Jobs start in order, these depend on whether a Job that has met its criteria is seen before it ends: mostly, not always.
 _FLEETING = ("StartupPolicyInProgress", "StartupPolicyCompleted", "Suspended")
 _ACTIONS = ("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import goldens
+from tests.support.clusters import real_wanted
 from tests.support.kueue_player import Player
 from tests.support.kueue_worlds import world
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
-SEEDS = int(os.environ.get("SLICEWORKS_KUEUE_SEEDS", "100"))
+SEEDS = int(os.environ.get("SLICEWORKS_KUEUE_SEEDS") or (100 if real_wanted() else 30))
 
 
 @pytest.mark.timeout(900)
