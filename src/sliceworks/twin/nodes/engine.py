@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from sliceworks.base.clock import rfc3339
 from sliceworks.twin.nodes import containers as made
 from sliceworks.twin.nodes.addresses import derived_address
 from sliceworks.twin.nodes.matching import conditions, may_end, may_restart, possible
+from sliceworks.twin.nodes.paths import path
 from sliceworks.twin.nodes.pod_status import NOWHERE, Addresses, pod_status
 from sliceworks.twin.nodes.words import spoken
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.stages import ContainerChange, Delay, Stage, Stages, Told, Value
 
 Obj = dict[str, Any]
+_LOOKUP = re.compile(r"\$\(([^()]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +99,18 @@ def _number(value: Value | None, obj: Obj, node: Obj | None) -> float:
 def outcome(stage: Stage, obj: Obj, now: datetime, where: Addresses = NOWHERE, node: Obj | None = None) -> Outcome:
     """What a stage does to an object at this moment."""
     moment, then = rfc3339(now), stage.then
-    status: Obj = _filled(then.status, obj, moment)
+    status: Obj = _filled(then.status, obj, moment, node)
     if then.fill:
         old = obj.get("status") or {}
         # The API server fills an empty nodeInfo in with empty texts: that is nothing yet.
-        status |= {name: value for name, value in _filled(then.fill, obj, moment).items() if not _says(old.get(name))}
+        status |= {name: value for name, value in _filled(then.fill, obj, moment, node).items() if not _says(old.get(name))}
     if then.containers is not None:
-        overlay = {**status, "conditions": [_filled(item, obj, moment) for item in then.conditions]}
+        overlay = {**status, "conditions": [_filled(item, obj, moment, node) for item in then.conditions]}
         statuses, init = _changed(then.containers, obj, node, moment)
         status = pod_status(obj, statuses, init, moment, where, final=then.final, overlay=overlay)
     elif then.conditions:
-        status["conditions"] = _merged(obj, [_filled(item, obj, moment) for item in then.conditions], moment)
-    patch = _filled(then.patch, obj, moment)
+        status["conditions"] = _merged(obj, [_filled(item, obj, moment, node) for item in then.conditions], moment)
+    patch = _filled(then.patch, obj, moment, node)
     if then.add_finalizers or then.remove_finalizers:
         kept = [name for name in obj["metadata"].get("finalizers") or () if name not in then.remove_finalizers]
         kept += [name for name in then.add_finalizers if name not in kept]
@@ -187,13 +190,23 @@ def _says(value: Any) -> bool:
     return any(value.values()) if isinstance(value, dict) else bool(value)
 
 
-def _filled(template: Any, obj: Obj, now: str) -> Any:
-    """A template with its words put in: `$now`, `$name`, and `$address`, which follows from the name."""
+def _filled(template: Any, obj: Obj, now: str, node: Obj | None = None) -> Any:
+    """A template with its words put in: `$now`, `$name`, `$address`, which follows from the name, and `$(path)` for what lies at a
+    path. A path that stands alone gives what is there as it is, or null."""
     if isinstance(template, dict):
-        return {key: _filled(value, obj, now) for key, value in template.items()}
+        return {key: _filled(value, obj, now, node) for key, value in template.items()}
     if isinstance(template, list):
-        return [_filled(value, obj, now) for value in template]
-    if not isinstance(template, str) or template[:1] != "$":
+        return [_filled(value, obj, now, node) for value in template]
+    if not isinstance(template, str) or "$" not in template:
         return template
+    if "$(" in template:
+        return _looked_up(template, obj, node)
     words = {"$now": now, "$name": obj["metadata"]["name"], "$address": derived_address(obj["metadata"]["name"])}
     return words.get(template, template)
+
+
+def _looked_up(text: str, obj: Obj, node: Obj | None) -> Any:
+    alone = _LOOKUP.fullmatch(text)
+    if alone:
+        return path(alone[1]).first(obj, node)
+    return _LOOKUP.sub(lambda found: str(path(found[1]).first(obj, node) or ""), text)

@@ -5,6 +5,7 @@
 .status.conditions[type=Ready].status          of the items where a field has a value
 .status.containerStatuses[*].state.running     of each item
 node.metadata.annotations["..."]               of the node that a pod is on
+cloud.project                                  of what the cloud knows of an object that stands for something in it
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from sliceworks.base.errors import SliceworksError
 
 Obj = dict[str, Any]
 _TOKEN = re.compile(r"""\.(?P<key>[A-Za-z0-9_-]+)|\["(?P<quoted>[^"]+)"\]|\[(?P<each>\*)\]|\[(?P<field>\w+)=(?P<value>[^\]]+)\]""")
-_NODE = "node"
+_BESIDE = ("node", "cloud")
+"""The names of what may be looked at beside the object itself."""
 
 
 class Step(NamedTuple):
@@ -35,7 +37,7 @@ class Path:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.of_node = text.startswith(_NODE + ".")
+        self.of_node = _beside(text) != ""
         self._steps = _read(text)
         self._plain = tuple(step.key for step in self._steps) if all(step.key for step in self._steps) else None
 
@@ -73,8 +75,12 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def _beside(text: str) -> str:
+    return next((name for name in _BESIDE if text.startswith(name + ".")), "")
+
+
 def _read(text: str) -> tuple[Step, ...]:
-    rest = text.removeprefix(_NODE) if text.startswith(_NODE + ".") else text
+    rest = text.removeprefix(_beside(text))
     steps, at = [], 0
     while at < len(rest):
         token = _TOKEN.match(rest, at)

@@ -1,7 +1,7 @@
 """Stages: what becomes of an object in some state, when, and how likely. They are data; this reads and checks them.
 
-A file names a kind and lists stages in order: the first that matches is the one that happens. Stages that carry a `weight` share
-the decision: of those that match, one is drawn.
+A document names a kind, or several, and lists stages in order: the first that matches is the one that happens. Stages that carry
+a `weight` share the decision: of those that match, one is drawn.
 """
 
 from __future__ import annotations
@@ -130,9 +130,10 @@ def load(text: str, place: str) -> Stages:
 
     found: list[Stage] = []
     for document in yamls.load_all(text, place):
-        _known(document.data, {"kind", "stages"}, place)
-        for index, raw in enumerate(document.data["stages"]):
-            found.append(_stage(document.data["kind"], raw, document.place("stages", index)))
+        _known(document.data, {"kind", "kinds", "stages"}, place)
+        for kind in document.data.get("kinds") or (document.data["kind"],):
+            for index, raw in enumerate(document.data["stages"]):
+                found.append(_stage(kind, raw, document.place("stages", index)))
     return tuple(found)
 
 
