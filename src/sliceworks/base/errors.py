@@ -3,6 +3,8 @@
     SliceworksError                exit 1: one line for a person, with a hint where there is one
     ├── UsageError                 exit 2: the call itself is wrong
     ├── InvalidDocument            a document that cannot be used; carries its place
+    ├── UnknownAccelerator         no type of slice, GPU or machine has this name; the hint names the closest
+    ├── WrongShape                 a topology, machine type or number of chips that does not fit the others
     ├── TimedOut                   exit 3: it did not happen in time
     ├── Unreachable                no answer from the other side: worth another try
     └── ApiError                   an answer of a Kubernetes API other than success; carries its Status
@@ -58,6 +60,14 @@ class InvalidDocument(SliceworksError):
     def __init__(self, message: str, *, place: str = "", hint: str = "") -> None:
         super().__init__(f"{place}: {message}" if place else message, hint=hint)
         self.place = place
+
+
+class UnknownAccelerator(SliceworksError):
+    """No type of slice, GPU or machine has this name: the hint names the closest."""
+
+
+class WrongShape(SliceworksError):
+    """A topology, a machine type or a number of chips that does not fit the others."""
 
 
 class TimedOut(SliceworksError):

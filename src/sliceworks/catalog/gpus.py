@@ -1,0 +1,240 @@
+"""GPU machines: types that come with GPUs, and N1 machines to which GPUs are attached.
+
+A shape's type name is the GPU and their number, `l4-1` or `h100-80gb-8`; where several machine types have as many it means the
+first here. The machine type itself is a name too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from sliceworks.base.errors import WrongShape
+from sliceworks.catalog import cpus, labels
+from sliceworks.catalog.machines import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DRIVERS = {
+    "default": "DEFAULT",
+    "latest": "LATEST",
+    "disabled": "INSTALLATION_DISABLED",
+}
+"""Which driver GKE installs: the word on the command line, and the container API's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One model of GPU."""
+
+    name: str
+    label: str  # the value of cloud.google.com/gke-accelerator
+    memory: int  # GiB in one
+    attached: tuple[tuple[int, int, float], ...] = ()  # where attached to N1: how many, to at most so many vCPUs and GiB
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What the GPUs of one machine reach those of another by."""
+
+    nics: int
+    mtu: int
+    direct: str  # the kind of GPUDirect
+    strategy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuShape:
+    """A machine with GPUs."""
+
+    gpu: Gpu
+    machine: Machine
+    chips: int
+
+    @property
+    def kind(self) -> str:
+        return "gpu"
+
+    @property
+    def type_name(self) -> str:
+        return f"{self.gpu.name}-{self.chips}"
+
+    @property
+    def topology(self) -> str:
+        return ""
+
+    @property
+    def chips_per_host(self) -> int:
+        return self.chips
+
+    @property
+    def hosts(self) -> int:
+        return 1
+
+    @property
+    def multi_host(self) -> bool:
+        return False
+
+    @property
+    def placement(self) -> None:
+        return None
+
+    @property
+    def attached(self) -> bool:
+        """Whether the GPUs are attached to a machine type that comes without."""
+        return self.machine.chips == 0
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the bare type name means this machine type."""
+        return _defaults()[self.type_name] == self
+
+    @property
+    def memory(self) -> int:
+        """GiB in all its GPUs."""
+        return self.chips * self.gpu.memory
+
+    @property
+    def accelerator(self) -> str:
+        return self.gpu.label
+
+    @property
+    def resource(self) -> str:
+        return labels.GPU
+
+    @property
+    def network(self) -> Network | None:
+        """The extra network between machines; None where there is only the ordinary one."""
+        return NETWORKS.get(self.machine.name)
+
+    def guest_accelerators(self, driver: str = "default") -> list[dict[str, object]]:
+        """The node pool's `accelerators`, with the driver that GKE shall install."""
+        return [
+            {
+                "acceleratorCount": str(self.chips),
+                "acceleratorType": self.gpu.label,
+                "gpuDriverInstallationConfig": {"gpuDriverVersion": DRIVERS[driver]},
+            }
+        ]
+
+    def node_labels(self) -> dict[str, str]:
+        """What GKE writes on the node, and a pod selects it by."""
+        return {labels.GPU_ACCELERATOR: self.gpu.label, labels.ACCELERATOR_COUNT: str(self.chips)}
+
+    def node_taints(self) -> list[dict[str, str]]:
+        """What GKE keeps other pods away with."""
+        return [labels.taint(labels.GPU)]
+
+    def node_capacity(self) -> dict[str, str]:
+        """What the node has, once its driver is installed."""
+        return {**self.machine.capacity(), labels.GPU: str(self.chips)}
+
+
+T4 = Gpu("t4", "nvidia-tesla-t4", 16, ((1, 48, 312), (2, 48, 312), (4, 96, 624)))
+P4 = Gpu("p4", "nvidia-tesla-p4", 8, ((1, 24, 156), (2, 48, 312), (4, 96, 624)))
+V100 = Gpu("v100", "nvidia-tesla-v100", 16, ((1, 12, 78), (2, 24, 156), (4, 48, 312), (8, 96, 624)))
+# The Compute API allows 96 vCPUs with four, GKE only 64.
+P100 = Gpu("p100", "nvidia-tesla-p100", 16, ((1, 16, 104), (2, 32, 208), (4, 64, 624)))
+L4 = Gpu("l4", "nvidia-l4", 24)
+RTX_PRO_6000 = Gpu("rtx-pro-6000", "nvidia-rtx-pro-6000", 96)
+A100_40 = Gpu("a100-40gb", "nvidia-tesla-a100", 40)
+A100_80 = Gpu("a100-80gb", "nvidia-a100-80gb", 80)
+H100 = Gpu("h100-80gb", "nvidia-h100-80gb", 80)
+H100_MEGA = Gpu("h100-mega-80gb", "nvidia-h100-mega-80gb", 80)
+H200 = Gpu("h200-141gb", "nvidia-h200-141gb", 141)
+B200 = Gpu("b200", "nvidia-b200", 180)
+GB200 = Gpu("gb200", "nvidia-gb200", 186)
+
+GPUS = (T4, P4, V100, P100, L4, RTX_PRO_6000, A100_40, A100_80, H100, H100_MEGA, H200, B200, GB200)
+_ATTACHED_CPUS = 4  # vCPUs to each attached GPU, where nothing else is asked for
+_PD = ("pd-standard", "pd-balanced", "pd-ssd")
+_PD_BALANCED = ("pd-balanced", "pd-ssd")
+_HYPERDISK = ("hyperdisk-balanced",)
+_A3 = (*_PD_BALANCED, *_HYPERDISK)
+
+_TCPX = Network(4, 8244, "TCPX")
+_ROCE = Network(9, 8896, "RDMA", "RDMA")
+NETWORKS = {
+    "a3-highgpu-8g": _TCPX,
+    "a3-edgegpu-8g": Network(4, 8244, "unknown"),
+    "a3-megagpu-8g": Network(8, 8244, "TCPXO"),
+    "a3-ultragpu-8g": _ROCE,
+    "a4-highgpu-8g": _ROCE,
+    "a4x-highgpu-4g": Network(5, 8896, "RDMA", "RDMA"),
+}
+
+
+def _fixed() -> Iterator[GpuShape]:
+    """The machine types that come with GPUs. Of those with as many of one GPU the usual one is first."""
+    for cpu in (4, 8, 12, 16, 32):
+        yield _shape(L4, Machine(f"g2-standard-{cpu}", cpu, 4 * cpu, 1, _PD_BALANCED))
+    for count in (2, 4, 8):
+        yield _shape(L4, Machine(f"g2-standard-{12 * count}", 12 * count, 48 * count, count, _PD_BALANCED))
+    for count in (1, 2, 4, 8):
+        yield _shape(RTX_PRO_6000, Machine(f"g4-standard-{48 * count}", 48 * count, 180 * count, count, _HYPERDISK))
+    for count in (1, 2, 4, 8):
+        yield _shape(A100_40, Machine(f"a2-highgpu-{count}g", 12 * count, 85 * count, count, _PD))
+    yield _shape(A100_40, Machine("a2-megagpu-16g", 96, 1360, 16, _PD))
+    for count in (1, 2, 4, 8):
+        yield _shape(A100_80, Machine(f"a2-ultragpu-{count}g", 12 * count, 170 * count, count, _PD, local_ssds=count))
+    for count in (1, 2, 4, 8):
+        yield _shape(H100, Machine(f"a3-highgpu-{count}g", 26 * count, 234 * count, count, _A3, local_ssds=2 * count))
+    yield _shape(H100, Machine("a3-edgegpu-8g", 208, 1872, 8, _A3, local_ssds=16))
+    yield _shape(H100_MEGA, Machine("a3-megagpu-8g", 208, 1872, 8, _A3, local_ssds=16))
+    yield _shape(H200, Machine("a3-ultragpu-8g", 224, 2952, 8, _HYPERDISK, local_ssds=32))
+    yield _shape(B200, Machine("a4-highgpu-8g", 224, 3968, 8, _HYPERDISK, local_ssds=32))
+    yield _shape(GB200, Machine("a4x-highgpu-4g", 140, 884, 4, _HYPERDISK, local_ssds=4, arm=True))
+
+
+def _shape(gpu: Gpu, machine: Machine) -> GpuShape:
+    return GpuShape(gpu, machine, machine.chips)
+
+
+@lru_cache(maxsize=1)
+def machines() -> dict[str, GpuShape]:
+    """Every machine type that comes with GPUs, by name."""
+    return {shape.machine.name: shape for shape in _fixed()}
+
+
+def shapes() -> Iterator[GpuShape]:
+    """Every shape: attached GPUs on their usual N1 type, then the machine types that come with GPUs."""
+    for gpu in GPUS:
+        for count, _, _ in gpu.attached:
+            yield attached(gpu, count)
+    yield from machines().values()
+
+
+def attached(gpu: Gpu, count: int, machine_name: str = "") -> GpuShape:
+    """So many GPUs on an N1 machine type; WrongShape where that many cannot be attached to it."""
+    limits = {number: (cpu, memory) for number, cpu, memory in gpu.attached}
+    if count not in limits:
+        offered = ", ".join(map(str, limits)) or "none: they come with a machine type of their own"
+        raise WrongShape(f"{count} × {gpu.label} cannot be attached", hint=f"offered: {offered}")
+    name = machine_name or f"n1-standard-{_ATTACHED_CPUS * count}"
+    machine = cpus.machines().get(name)
+    if machine is None or machine.family != "n1":
+        raise WrongShape(f"{gpu.label} cannot be attached to {name}", hint="an N1 machine type, such as n1-standard-4")
+    cpu, memory = limits[count]
+    if machine.cpu > cpu or machine.memory > memory:
+        raise WrongShape(f"{count} × {gpu.label} cannot be attached to {name}", hint=f"at most {cpu} vCPUs and {memory:g} GiB")
+    return GpuShape(gpu, machine, count)
+
+
+def by_label(label: str) -> Gpu | None:
+    """The GPU of this name or node label."""
+    return next((gpu for gpu in GPUS if label in (gpu.label, gpu.name)), None)
+
+
+@lru_cache(maxsize=1)
+def _defaults() -> dict[str, GpuShape]:
+    found: dict[str, GpuShape] = {}
+    for shape in shapes():
+        found.setdefault(shape.type_name, shape)
+    return found
+
+
+def by_type_name(name: str) -> GpuShape | None:
+    """The shape that a name such as `l4-1` means."""
+    return _defaults().get(name)
