@@ -7,24 +7,34 @@
     ├── WrongShape                 a topology, machine type or number of chips that does not fit the others
     ├── TimedOut                   exit 3: it did not happen in time
     ├── Unreachable                no answer from the other side: worth another try
-    └── ApiError                   an answer of a Kubernetes API other than success; carries its Status
-        ├── BadRequest             400
-        ├── Unauthorized           401
-        ├── Forbidden              403
-        ├── NotFound               404
-        ├── MethodNotAllowed       405
-        ├── NotAcceptable          406
-        ├── AlreadyExists          409
-        ├── Conflict               409
-        ├── Gone                   410
-        ├── Expired                410
-        ├── RequestEntityTooLarge  413
-        ├── UnsupportedMediaType   415
-        ├── Invalid                422
-        ├── TooManyRequests        429
-        ├── InternalError          500
-        ├── ServiceUnavailable     503
-        └── ServerTimeout          504
+    ├── ApiError                   an answer of a Kubernetes API other than success; carries its Status
+    │   ├── BadRequest             400
+    │   ├── Unauthorized           401
+    │   ├── Forbidden              403
+    │   ├── NotFound               404
+    │   ├── MethodNotAllowed       405
+    │   ├── NotAcceptable          406
+    │   ├── AlreadyExists          409
+    │   ├── Conflict               409
+    │   ├── Gone                   410
+    │   ├── Expired                410
+    │   ├── RequestEntityTooLarge  413
+    │   ├── UnsupportedMediaType   415
+    │   ├── Invalid                422
+    │   ├── TooManyRequests        429
+    │   ├── InternalError          500
+    │   ├── ServiceUnavailable     503
+    │   └── ServerTimeout          504
+    └── CloudError                an answer of a Google API other than success; carries its code, status and reasons
+        ├── CloudInvalid           400: this request can never work
+        ├── FailedPrecondition     400: not while something else goes on; worth another try
+        ├── Unauthenticated        401
+        ├── PermissionDenied       403
+        ├── QuotaExceeded          403, 429
+        ├── CloudNotFound          404
+        ├── CloudAlreadyExists     409
+        ├── TooManyOperations      429
+        └── CloudUnavailable       500 and above: worth another try
 
 The client raises the ApiError that a server's Status names; the twin's server answers with the Status of the one it raised.
 """
@@ -205,3 +215,68 @@ def from_status(code: int, status: Mapping[str, Any] | None) -> ApiError:
     message = str(status.get("message") or f"the server answered {code}")
     details = status.get("details")
     return cls(message, code=code, reason=reason or None, details=details if isinstance(details, dict) else None)
+
+
+class CloudError(SliceworksError):
+    """An answer of a Google API other than success. `status` is Google's canonical word, `reasons` the codes in its details."""
+
+    code: int = 500
+    status: str = "UNKNOWN"
+    temporary: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int | None = None,
+        status: str = "",
+        reasons: tuple[str, ...] = (),
+        retry_after: float | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        if code is not None:
+            self.code = code
+        if status:
+            self.status = status
+        self.reasons = reasons
+        self.retry_after = retry_after
+
+
+class CloudInvalid(CloudError):
+    code, status = 400, "INVALID_ARGUMENT"
+
+
+class FailedPrecondition(CloudError):
+    code, status = 400, "FAILED_PRECONDITION"
+    temporary: ClassVar[bool] = True
+
+
+class Unauthenticated(CloudError):
+    code, status = 401, "UNAUTHENTICATED"
+
+
+class PermissionDenied(CloudError):
+    code, status = 403, "PERMISSION_DENIED"
+
+
+class QuotaExceeded(CloudError):
+    code, status = 403, "RESOURCE_EXHAUSTED"
+
+
+class CloudNotFound(CloudError):
+    code, status = 404, "NOT_FOUND"
+
+
+class CloudAlreadyExists(CloudError):
+    code, status = 409, "ALREADY_EXISTS"
+
+
+class TooManyOperations(CloudError):
+    code, status = 429, "RESOURCE_EXHAUSTED"
+    temporary: ClassVar[bool] = True
+
+
+class CloudUnavailable(CloudError):
+    code, status = 503, "UNAVAILABLE"
+    temporary: ClassVar[bool] = True
