@@ -1,0 +1,185 @@
+"""GPU and CPU machines, and the dated data beside them: zones and prices."""
+
+from __future__ import annotations
+
+import pytest
+
+from sliceworks import catalog
+from sliceworks.base.errors import UnknownAccelerator, WrongShape
+from sliceworks.catalog import cpus, data, gpus, prices, zones
+
+EVERYTHING: list[catalog.Accelerator] = [*catalog.slices(defaults=True), *gpus.shapes()]
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "label", "has"),
+    [
+        ("t4-1", "n1-standard-4", "nvidia-tesla-t4", (1, 4, 15, 0)),
+        ("t4-4", "n1-standard-16", "nvidia-tesla-t4", (4, 16, 60, 0)),
+        ("l4-1", "g2-standard-4", "nvidia-l4", (1, 4, 16, 0)),
+        ("g2-standard-32", "g2-standard-32", "nvidia-l4", (1, 32, 128, 0)),
+        ("l4-2", "g2-standard-24", "nvidia-l4", (2, 24, 96, 0)),
+        ("a100-40gb-8", "a2-highgpu-8g", "nvidia-tesla-a100", (8, 96, 680, 0)),
+        ("a100-40gb-16", "a2-megagpu-16g", "nvidia-tesla-a100", (16, 96, 1360, 0)),
+        ("a100-80gb-4", "a2-ultragpu-4g", "nvidia-a100-80gb", (4, 48, 680, 4)),
+        ("h100-80gb-8", "a3-highgpu-8g", "nvidia-h100-80gb", (8, 208, 1872, 16)),
+        ("a3-edgegpu-8g", "a3-edgegpu-8g", "nvidia-h100-80gb", (8, 208, 1872, 16)),
+        ("h100-mega-80gb-8", "a3-megagpu-8g", "nvidia-h100-mega-80gb", (8, 208, 1872, 16)),
+        ("h200-141gb-8", "a3-ultragpu-8g", "nvidia-h200-141gb", (8, 224, 2952, 32)),
+        ("b200-8", "a4-highgpu-8g", "nvidia-b200", (8, 224, 3968, 32)),
+    ],
+)
+def test_gpu_machines(name: str, machine: str, label: str, has: tuple[int, int, float, int]) -> None:
+    found = catalog.find(name)
+    assert isinstance(found, catalog.GpuShape)
+    count = has[0]
+    assert (found.machine.name, found.accelerator) == (machine, label)
+    assert (found.chips, found.machine.cpu, found.machine.memory, found.machine.local_ssds) == has
+    assert found.node_labels() == {"cloud.google.com/gke-accelerator": label, "cloud.google.com/gke-accelerator-count": str(count)}
+    assert found.node_capacity()["nvidia.com/gpu"] == str(count)
+    assert found.hosts * found.chips_per_host == found.chips
+
+
+def test_gpus_are_attached_to_any_n1_type_within_the_limit() -> None:
+    shape = catalog.gpu_for("n1-highmem-8", "nvidia-tesla-t4", 2)
+    assert shape.attached
+    assert shape.guest_accelerators("latest") == [
+        {
+            "acceleratorCount": "2",
+            "acceleratorType": "nvidia-tesla-t4",
+            "gpuDriverInstallationConfig": {"gpuDriverVersion": "LATEST"},
+        }
+    ]
+    for machine, count, hint in [
+        ("n1-standard-64", 1, "at most 48 vCPUs"),
+        ("n1-standard-4", 3, "1, 2, 4"),
+        ("n2-standard-4", 1, "N1"),
+    ]:
+        with pytest.raises(WrongShape) as caught:
+            catalog.gpu_for(machine, "nvidia-tesla-t4", count)
+        assert hint in caught.value.hint
+
+
+def test_a_machine_with_gpus_of_its_own_takes_no_others() -> None:
+    assert catalog.gpu_for("a2-highgpu-2g", "nvidia-tesla-a100", 2).chips == 2
+    with pytest.raises(WrongShape, match="comes with 2 × nvidia-tesla-a100"):
+        catalog.gpu_for("a2-highgpu-2g", "nvidia-l4", 2)
+    with pytest.raises(WrongShape, match="cannot be attached"):
+        catalog.gpu_for("n1-standard-4", "nvidia-l4", 1)
+    with pytest.raises(UnknownAccelerator) as caught:
+        catalog.gpu_for("n1-standard-4", "nvidia-t4", 1)
+    assert "nvidia-tesla-t4" in caught.value.hint
+
+
+def test_a_gpu_machine_has_no_topology() -> None:
+    with pytest.raises(WrongShape, match="l4-1 is one machine"):
+        catalog.find("l4-1", "2x2")
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu", "memory"),
+    [
+        ("n1-standard-1", 1, 3.75),
+        ("n1-highmem-8", 8, 52),
+        ("n2-highmem-32", 32, 256),
+        ("n2-highmem-128", 128, 864),
+        ("e2-highcpu-32", 32, 32),
+        ("e2-medium", 1, 4),
+        ("c2-standard-60", 60, 240),
+        ("c3-standard-88", 88, 352),
+        ("c4-standard-8", 8, 30),
+        ("m1-megamem-96", 96, 1433.6),
+        ("ct5lp-hightpu-4t", 112, 192),
+        ("a3-highgpu-8g", 208, 1872),
+    ],
+)
+def test_machine_types(name: str, cpu: int, memory: float) -> None:
+    found = catalog.machine(name)
+    assert (found.cpu, found.memory) == (cpu, memory)
+    assert found.disks
+
+
+def test_a_wrong_machine_type_gets_the_closest() -> None:
+    with pytest.raises(UnknownAccelerator, match="no machine type is called 'n2-standard-7'") as caught:
+        catalog.machine("n2-standard-7")
+    assert "n2-standard-" in caught.value.hint
+
+
+def test_every_accelerator_has_a_zone_or_is_known_to_have_none() -> None:
+    without = {each.accelerator for each in EVERYTHING if not zones.of(each)}
+    assert without == {"nvidia-rtx-pro-6000"}
+    for each in EVERYTHING:
+        assert set(zones.of(each, "documented")) <= set(zones.of(each))
+
+
+def test_zones() -> None:
+    v4 = catalog.find("v4-8")
+    assert zones.of(v4) == zones.of(v4, "documented") == ("us-central2-b",)
+    assert zones.of(v4, "flex-start") == ()
+    assert "us-central1-ai1a" in zones.of(catalog.find("v6e-8"))
+    assert zones.region_of("us-central1-ai1a") == zones.region_of("us-central1") == "us-central1"
+    assert zones.source(v4, "documented").title.startswith("docs.cloud.google.com")
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "capacity", "usd"),
+    [
+        ("v5p-256", "us-central1", "on-demand", 128 * 4.20),
+        ("v5p-256", "us-east5-a", "reservation", 128 * 4.20),
+        ("v4-8", "us-central2-b", "on-demand", 12.88),
+        ("v5litepod-16", "europe-west4", "on-demand", 16 * 1.56),
+        ("v6e-1", "us-central1", "commitment-3y", 1.22),
+        ("t4-2", "us-central1", "on-demand", 0.380 + 2 * 0.35),
+        ("a3-megagpu-8g", "us-central1", "on-demand", 93.40),
+        ("a4-highgpu-8g", "us-central1", "flex-start", 64.44),
+    ],
+)
+def test_prices(name: str, place: str, capacity: str, usd: float) -> None:
+    found = prices.price(catalog.find(name), place, capacity)
+    assert found is not None
+    assert found.low == found.high == pytest.approx(usd)
+    assert found.source.date.startswith("2026-")
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "capacity"),
+    [
+        ("v4-8", "us-central1", "on-demand"),
+        ("tpu7x-8", "us-east1", "on-demand"),
+        ("tpu7x-8", "us-central1", "spot"),
+        ("a4-highgpu-8g", "us-central1", "on-demand"),
+        ("a2-highgpu-1g", "europe-west4", "on-demand"),
+        ("t4-1", "us-central1", "spot"),
+        ("gb200-4", "us-central1", "on-demand"),
+    ],
+)
+def test_what_no_source_tells_is_unknown(name: str, place: str, capacity: str) -> None:
+    assert prices.price(catalog.find(name), place, capacity) is None
+
+
+def test_a_spot_price_may_be_a_range() -> None:
+    found = prices.price(catalog.find("v5litepod-4"), "us-central1", "spot")
+    assert found is not None
+    assert (round(found.low, 2), round(found.usd, 2), str(found)) == (0.72, 3.12, "0.72–3.12")
+
+
+def test_a_machine_alone_has_a_price_too() -> None:
+    tpu = prices.price(catalog.machine("ct5p-hightpu-4t"), "us-east5-a")
+    cpu = prices.price(catalog.machine("n2-standard-8"), "us-central1-b")
+    assert tpu is not None
+    assert cpu is not None
+    assert (tpu.usd, cpu.usd) == (16.80, 0.388)
+
+
+def test_the_data_names_only_what_the_catalogue_has() -> None:
+    table = data.load("prices")["machines"]
+    named = {name for key, rows in table.items() if isinstance(rows, dict) for name in rows}
+    known = {*cpus.machines(), *gpus.machines()}
+    assert named <= known
+    assert set(data.load("prices")["attached"]) == {gpu.name for gpu in gpus.GPUS if gpu.attached}
+    assert {zones.region_of(zone) for each in EVERYTHING for zone in zones.of(each)} >= {"us-central1", "europe-west4"}
+
+
+def test_the_region_that_is_quoted_has_a_price() -> None:
+    assert prices.region_for(catalog.find("v4-8")) == "us-central2"
+    assert prices.region_for(catalog.find("v5p-8")) == "us-central1"
