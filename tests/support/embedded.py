@@ -50,11 +50,17 @@ class Embedded:
         await clock.sleep(5)
 
 
-def on_twin(main: Callable[[Embedded], Awaitable[None]], store: Store | None = None, *, workloads: bool = False) -> None:
+def on_twin(
+    main: Callable[[Embedded], Awaitable[None]],
+    store: Store | None = None,
+    *,
+    workloads: bool = False,
+    config_connector: bool = False,
+) -> None:
     """Run a test's coroutine on a fresh twin."""
 
     async def whole() -> None:
-        async with Cluster(store, ca="the authority", workloads=workloads) as cluster:
+        async with Cluster(store, ca="the authority", workloads=workloads, config_connector=config_connector) as cluster:
             twin = Embedded(cluster)
             await twin.quiet()
             await main(twin)

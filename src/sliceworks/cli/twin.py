@@ -50,16 +50,26 @@ def twin() -> None:
     "--workloads/--no-workloads", default=True, help="Run workloads: schedule pods, run Jobs, Deployments, JobSets.  [default: yes]"
 )
 @click.option("--processes", is_flag=True, help="Run containers' commands as processes of this machine, as yourself.")
+@click.option("--config-connector", is_flag=True, help="Have the kinds of Config Connector, and what keeps them.")
 @click.option("--foreground", is_flag=True, help="Run here until Ctrl-C.")
 @options.timeout(30)
 @options.quiet
 def start(
-    *, name: str, port: int, memory: bool, speed: float, workloads: bool, processes: bool, foreground: bool, timeout: float
+    *,
+    name: str,
+    port: int,
+    memory: bool,
+    speed: float,
+    workloads: bool,
+    processes: bool,
+    config_connector: bool,
+    foreground: bool,
+    timeout: float,
 ) -> None:
     """Start a twin and say how to use it. One that runs already is left alone."""
     from sliceworks.rehearsal import homes, twins
 
-    home, settings = homes.find(name), homes.Settings(port, memory, speed, workloads, processes)
+    home, settings = homes.find(name), homes.Settings(port, memory, speed, workloads, processes, config_connector)
     if foreground:
         twins.run_here(home, settings)
         return

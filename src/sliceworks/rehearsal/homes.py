@@ -41,6 +41,7 @@ class Settings:
     speed: float = 1.0
     workloads: bool = True
     processes: bool = False
+    config_connector: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ class Home:
         try:
             port, speed = int(found.get("port", 0)), float(found.get("speed", 1.0))
             memory, workloads = bool(found.get("memory", False)), bool(found.get("workloads", True))
-            return Settings(port, memory, speed, workloads, bool(found.get("processes", False)))
+            processes, config_connector = bool(found.get("processes", False)), bool(found.get("config_connector", False))
+            return Settings(port, memory, speed, workloads, processes, config_connector)
         except (TypeError, ValueError):
             return Settings()
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, SliceworksError
 from sliceworks.kube.client import Client
@@ -19,6 +21,7 @@ from sliceworks.kube.resources import Resource, key_of
 from sliceworks.rehearsal.scenarios import Happening, Step, plan, play
 from sliceworks.rehearsal.standing import held_conditions, standing
 from sliceworks.rehearsal.timeline import Moment, Timeline
+from sliceworks.schemas import config_connector
 
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
@@ -74,7 +77,7 @@ def rehearse(
 async def _rehearse(documents: list[Document], steps: list[Step], seconds: float) -> Rehearsal:
     from sliceworks.twin.cluster import Cluster
 
-    async with Cluster() as cluster:
+    async with Cluster(config_connector=_names_cloud_kinds(documents)) as cluster:
         await clock.sleep(1)  # its own first objects are no news
         timeline = Timeline()
         cluster.store.subscribe(timeline.observe)
@@ -88,6 +91,11 @@ async def _rehearse(documents: list[Document], steps: list[Step], seconds: float
             for outcome in outcomes:
                 outcome.state = await _state(client, outcome)
         return Rehearsal(outcomes, list(timeline.moments), timeline.elapsed(), happenings)
+
+
+def _names_cloud_kinds(documents: list[Document]) -> bool:
+    """Whether a document is of a kind of Config Connector, or makes such objects."""
+    return any(config_connector.GROUPS.encode() in orjson.dumps(document.data, default=str) for document in documents)
 
 
 async def _apply(client: Client, document: Document, timeline: Timeline, warnings: list[str]) -> Outcome:

@@ -37,6 +37,7 @@ def run_here(home: Home, settings: Settings) -> None:
         speed=settings.speed,
         workloads=settings.workloads,
         processes=settings.processes,
+        config_connector=settings.config_connector,
     )
 
     async def main() -> None:
@@ -124,6 +125,7 @@ def _spawn(home: Home, settings: Settings, timeout: float) -> State:
     command += ["--port", str(settings.port), "--speed", repr(settings.speed), *(["--memory"] if settings.memory else [])]
     command += [] if settings.workloads else ["--no-workloads"]
     command += ["--processes"] if settings.processes else []
+    command += ["--config-connector"] if settings.config_connector else []
     # A session of its own: closing the terminal does not end it.
     descriptors = [(os.POSIX_SPAWN_DUP2, nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
     try:

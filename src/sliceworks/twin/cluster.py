@@ -75,7 +75,8 @@ class Cluster:
     """An embedded cluster. Use it as an async context manager: controllers run inside.
 
     Without `workloads` it is an API server with what keeps it in order, and nothing makes pods or places them.
-    With `processes` the commands of containers run on this machine, with their files in that folder.
+    With `processes` the commands of containers run on this machine, with their files in that folder. With `config_connector` it has
+    the kinds of Config Connector, and what keeps them.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Cluster:
         ca: str = "",
         workloads: bool = True,
         processes: Path | None = None,
+        config_connector: bool = False,
     ) -> None:
         self.store = store or Store()
         self.token = token or new_token()
@@ -104,13 +106,13 @@ class Cluster:
         self._processes = processes
         self._runtime: ProcessRuntime | None = None
         self._tasks: list[asyncio.Task[Any]] = []
-        self._installed = self._install() if workloads else []
+        self._installed = self._install(config_connector) if workloads else []
         self.store.subscribe(self._observe_roles)
 
-    def _install(self) -> list[dict[str, Any]]:
+    def _install(self, config_connector: bool) -> list[dict[str, Any]]:
         from sliceworks.twin.workloads import install
 
-        return install(self.store, self.core.webhooks)
+        return install(self.store, self.core.webhooks, config_connector_kinds=config_connector)
 
     def _observe_roles(self, change: Change) -> None:
         if change.resource in RESOURCES:

@@ -45,6 +45,7 @@ class TwinOptions:
     host: str = "127.0.0.1"
     workloads: bool = True
     processes: bool = False
+    config_connector: bool = False
 
 
 async def serve(options: TwinOptions) -> None:
@@ -86,7 +87,16 @@ async def _serve(options: TwinOptions, store: Store, made: certificates.Certific
     ca = made.authority()
     key_file = directory / "service-accounts.pem"
     processes = _folder_of_processes(options)
-    async with Cluster(store, token=token, key_file=key_file, ca=ca, workloads=options.workloads, processes=processes) as cluster:
+    cluster = Cluster(
+        store,
+        token=token,
+        key_file=key_file,
+        ca=ca,
+        workloads=options.workloads,
+        processes=processes,
+        config_connector=options.config_connector,
+    )
+    async with cluster:
         server = Server(cluster.api.handle, Limits().at_speed(options.speed))
         try:
             port = await server.start(options.host, options.port, certificates.server_context(made))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.scheduler.scheduler import Scheduler
-from sliceworks.twin.workloads import builtin, jobset, kueue
+from sliceworks.twin.workloads import builtin, config_connector, jobset, kueue
 from sliceworks.twin.workloads.kueue.visibility import GROUP as VISIBILITY
 from sliceworks.twin.workloads.kueue.visibility import Visibility
 
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 def workloads(world: World) -> tuple[Controller[Any], ...]:
     """All of them, in the order in which they are told of a change."""
-    return (Scheduler(world), *builtin.controllers(world), *jobset.controllers(world), *kueue.controllers(world))
+    return (
+        Scheduler(world),
+        *builtin.controllers(world),
+        *jobset.controllers(world),
+        *kueue.controllers(world),
+        *config_connector.controllers(world),
+    )
 
 
 def pages(world: World) -> Pages:
@@ -31,6 +37,11 @@ def pages(world: World) -> Pages:
     return {VISIBILITY: Visibility(world).answer}
 
 
-def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
-    """Put the webhooks of what is installed in place; returns the objects it brings along, such as its definitions."""
-    return [*jobset.install(store, webhooks), *kueue.install(store, webhooks)]
+def install(store: Store, webhooks: Webhooks, *, config_connector_kinds: bool = False) -> list[dict[str, Any]]:
+    """Put the webhooks of what is installed in place; returns the objects it brings along, such as its definitions.
+
+    Config Connector's kinds are only there when they are asked for: few need them, and they are many.
+    """
+    config_connector.install(webhooks)
+    extra = config_connector.definitions() if config_connector_kinds else []
+    return [*jobset.install(store, webhooks), *kueue.install(store, webhooks), *extra]
