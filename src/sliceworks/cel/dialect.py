@@ -11,7 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.cel import equality
 from sliceworks.cel.engine import engine
-from sliceworks.cel.libraries import addresses, formats, lists, maps, order, patterns, quantities, standard, urls, versions
+from sliceworks.cel.libraries import (
+    addresses,
+    conditions,
+    formats,
+    graphs,
+    lists,
+    maps,
+    order,
+    patterns,
+    quantities,
+    standard,
+    urls,
+    versions,
+)
+from sliceworks.cel.libraries.functions import top_level
 from sliceworks.cel.types import DYN
 from sliceworks.cel.values import to_engine
 
@@ -35,7 +49,8 @@ _KINDS = {
     "google.protobuf.Duration": "DURATION",
 }
 _CHECKED_EXTENSIONS = ("optional", "lists", "sets", "two-var-comprehensions")
-_RUN_EXTENSIONS = ("optional", "lists", "sets", "strings")
+_GRAPH_EXTENSIONS = ("optional", "lists", "two-var-comprehensions", "bindings", "encoders")
+_RUN_EXTENSIONS = ("optional", "lists", "sets", "strings", "encoders")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +59,11 @@ class Dialect:
 
     checked: tuple[Function, ...]
     run_only: tuple[Function, ...]
+    extensions: tuple[str, ...] = _CHECKED_EXTENSIONS
 
     def extended(self, functions: Iterable[Function], run_only: Iterable[Function] = ()) -> Dialect:
         """This dialect with more functions."""
-        return Dialect((*self.checked, *functions), (*self.run_only, *run_only))
+        return Dialect((*self.checked, *functions), (*self.run_only, *run_only), self.extensions)
 
     def checker(self, pool: Any, variables: Mapping[str, CelType], optional: Mapping[str, CelType]) -> Any:
         """An environment that checks types. Only the engine's configuration can declare `optional` variables, and takes longer."""
@@ -66,7 +82,7 @@ class Dialect:
             by_name.setdefault(function.name, []).append(function)
         replaced = "stdlib:\n  exclude_functions:\n" + "".join(f'    - name: "{name}"\n' for name in standard.REPLACED)
         functions = "".join(_declared(name, overloads) for name, overloads in by_name.items())
-        return _extensions(_CHECKED_EXTENSIONS) + replaced + "functions:\n" + functions
+        return _extensions(self.extensions) + replaced + "functions:\n" + functions
 
     @cached_property
     def runtime(self) -> Any:
@@ -101,7 +117,9 @@ def _engine_type(cel: Any, kind: CelType) -> Any:
         return cel.Type.Map(cel.Type.STRING, _engine_type(cel, kind.element or DYN))
     if kind.kind == "message":
         return cel.Type(kind.message)
-    return getattr(cel.Type, _KINDS.get(kind.kind, "DYN"))
+    if kind.kind == "dyn" or kind.kind in _KINDS:
+        return getattr(cel.Type, _KINDS.get(kind.kind, "DYN"))
+    return cel.Type(kind.kind)
 
 
 def _declared(name: str, overloads: Iterable[Function]) -> str:
@@ -110,10 +128,19 @@ def _declared(name: str, overloads: Iterable[Function]) -> str:
 
 
 def _taken(function: Function) -> str:
-    if not function.name.isalnum():  # a signature cannot name operators or functions in a namespace
-        arguments = "".join(f'          - type_name: "{kind}"\n' for kind in function.parameters)
+    if not function.name.isidentifier():  # a signature cannot name operators or functions in a namespace
+        arguments = "".join(_argument(kind, "          ") for kind in function.parameters)
         return "        args:\n" + arguments if arguments else ""
     return f'        signature: "{function.signature}"\n'
+
+
+def _argument(kind: str, indent: str) -> str:
+    """A type with its parameters written out; `~A` is itself a parameter."""
+    name, _, inner = kind.removesuffix(">").partition("<")
+    if name.startswith("~"):
+        return f'{indent}- type_name: "{name[1:]}"\n{indent}  is_type_param: true\n'
+    below = "".join(_argument(part, indent + "    ") for part in top_level(inner) if part)
+    return f'{indent}- type_name: "{name}"\n' + (f"{indent}  params:\n{below}" if below else "")
 
 
 def _kinds(parameters: list[str]) -> list[tuple[str, ...]]:
@@ -138,3 +165,11 @@ KUBERNETES = Dialect(
     (*lists.RUN_ONLY, *maps.RUN_ONLY, *equality.RUN_ONLY),
 )
 """What rules in custom resource definitions may use."""
+
+_GRAPH_LIBRARIES = (lists, patterns, urls, quantities, versions, order, addresses, graphs, conditions)
+GRAPHS = Dialect(
+    (*standard.GRAPH_FUNCTIONS, *(function for library in _GRAPH_LIBRARIES for function in library.FUNCTIONS)),
+    (*lists.RUN_ONLY, *maps.RUN_ONLY, *equality.RUN_ONLY, *graphs.RUN_ONLY),
+    _GRAPH_EXTENSIONS,
+)
+"""What expressions in resource graphs may use."""

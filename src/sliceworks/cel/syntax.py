@@ -124,6 +124,12 @@ class Tree:
         self._refer(node.id, function, overload)
         return node.call.args[0]
 
+    def wrap_member(self, node: Any, function: str, overload: str) -> None:
+        """Call a function on a node, with null as its argument."""
+        self.wrap(node, function, overload)
+        node.call.target.CopyFrom(node.call.args.pop())
+        node.call.args.add(id=self._new_id()).const.null = 0
+
     def add_text(self, node: Any, text: str) -> None:
         """Give a call one more argument: a text."""
         argument = node.call.args.add(id=self._new_id())

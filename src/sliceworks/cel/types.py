@@ -18,11 +18,15 @@ PACKAGE = "sliceworks.types"
 
 @dataclass(frozen=True, slots=True)
 class CelType:
-    """A type: a scalar's name, `list` or `map` with an element, or `message` with the name of a declared one."""
+    """A type: a scalar's name, `list`, `map` or `optional` with an element, or `message` with the name of a declared one.
+
+    Maps without a `key` have texts as their keys.
+    """
 
     kind: str
     element: CelType | None = None
     message: str = ""
+    key: CelType | None = None
 
     @property
     def text(self) -> str:

@@ -79,6 +79,18 @@ def compile_failure(message: str, text: str, shown: Mapping[str, str]) -> str:
     return "\n".join(_with_line(found, line, column, what) for (line, column, what), found in sorted(issues.items()))
 
 
+def engine_issues(message: str, text: str) -> list[tuple[int, str]]:
+    """Each issue in the engine's own words, with its place in the text, in order. What follows from another is left out."""
+    lines = text.split("\n")
+    found: dict[tuple[int, str], None] = {}
+    for issue in _ISSUE.finditer(_without_status(message)):
+        line, column, what, _ = issue.groups()
+        if _FOLLOWS_FROM_ANOTHER not in what:
+            before = sum(len(each) + 1 for each in lines[: int(line) - 1])
+            found[before + max(int(column) - 1, 0), what] = None
+    return sorted(found)
+
+
 def _issue_text(what: str, text: str, line: int, column: int, shown: Mapping[str, str]) -> str:
     for pattern, replacement in _COMPILE:
         what = pattern.sub(replacement, what)
@@ -114,6 +126,16 @@ def run_failure(message: str, renamed: Mapping[str, str] | None = None) -> str:
         if changed != body:
             return changed
     return body
+
+
+_MISSING_INDEX = re.compile(r"Index error: index=(-?\d+) size=\d+\Z")
+
+
+def missing_key(message: str) -> str | None:
+    """The key or index that the engine did not find, or None where something else went wrong."""
+    body = _without_status(message)
+    found = _MISSING_KEY.match(body) or _MISSING_INDEX.match(body)
+    return found[1] if found else None
 
 
 def _without_status(message: str) -> str:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from sliceworks.cel.environment import Program
+    from sliceworks.cel.formulas import Formula, TextFormula
     from sliceworks.graph.kinds import Kind
 
 Object = dict[str, Any]
@@ -161,7 +161,7 @@ class Expression:
     written: str
     path: Path
     names: frozenset[str]
-    program: Program
+    program: Formula | TextFormula
 
 
 @dataclass(frozen=True, slots=True, eq=False)

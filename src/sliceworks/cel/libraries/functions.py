@@ -31,7 +31,7 @@ class Function:
     def parameters(self) -> list[str]:
         """The types it takes, the receiver first."""
         head, _, rest = self.signature.partition(self.name + "(")
-        arguments = [text for text in _top_level(rest[:-1]) if text]
+        arguments = [text for text in top_level(rest[:-1]) if text]
         return [head.removesuffix("."), *arguments] if head else arguments
 
     @property
@@ -66,7 +66,7 @@ class TooCostly(ValueError):
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
-def _top_level(text: str) -> Iterator[str]:
+def top_level(text: str) -> Iterator[str]:
     """The parts of a list of types: `string, map<string, int>` has two."""
     depth, start = 0, 0
     for position, letter in enumerate(text):

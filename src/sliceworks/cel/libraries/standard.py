@@ -6,8 +6,12 @@ The engine refuses a second declaration of a function it has, so these names are
 from __future__ import annotations
 
 from itertools import product
+from typing import TYPE_CHECKING
 
 from sliceworks.cel.libraries.functions import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _NUMBERS = ("int", "uint", "double")
 _ORDERED = ("bool", "string", "bytes", "google.protobuf.Timestamp", "google.protobuf.Duration")
@@ -30,13 +34,24 @@ _STRINGS = {
 }
 
 
-def _comparisons() -> list[Function]:
-    pairs = [*product(_NUMBERS, _NUMBERS), *((kind, kind) for kind in _ORDERED)]
-    return [Function(name, f"{name}({one}, {other})", "bool") for name in REPLACED[:4] for one, other in pairs]
+REVERSE = "reverse_"
+"""`reverse` of texts and lists: the engine's declaration knows lists alone, so calls are checked by this name."""
 
 
-FUNCTIONS = [
-    *_comparisons(),
+def _comparisons(pairs: Iterable[tuple[str, str]]) -> list[Function]:
+    return [Function(name, f"{name}({one}, {other})", "bool") for one, other in pairs for name in REPLACED[:4]]
+
+
+_SAME_TYPES = [(kind, kind) for kind in _ORDERED]
+_SHARED = [
     *(Function("string", f"string({kind})", "string") for kind in _PRINTABLE),
     *(Function(name, signature, result) for name, (result, *signatures) in _STRINGS.items() for signature in signatures),
 ]
+FUNCTIONS = [*_comparisons([*product(_NUMBERS, _NUMBERS), *_SAME_TYPES]), *_SHARED]
+GRAPH_FUNCTIONS = [
+    *_comparisons([*((kind, kind) for kind in _NUMBERS), *_SAME_TYPES]),
+    *_SHARED,
+    Function(REVERSE, f"string.{REVERSE}()", "string"),
+    Function(REVERSE, f"list<~A>.{REVERSE}()", "list<~A>"),
+]
+"""Graphs compare numbers of one type only."""

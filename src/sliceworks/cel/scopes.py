@@ -1,0 +1,148 @@
+"""Typed scopes: what the expressions at one place of a resource graph may refer to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.cel import descriptors, syntax
+from sliceworks.cel.complaints import Complaint, Known, complaints
+from sliceworks.cel.dialect import GRAPHS
+from sliceworks.cel.environment import LONGEST, CompileError
+from sliceworks.cel.environment import Variable as SchemaVariable
+from sliceworks.cel.formulas import Formula
+from sliceworks.cel.libraries.conditions import RUNTIME
+from sliceworks.cel.libraries.standard import REVERSE
+from sliceworks.cel.open_types import OpenDeclarations
+from sliceworks.cel.preparation import Preparation
+from sliceworks.cel.reads import feeds, lone_path, reads
+from sliceworks.cel.results import result_type
+from sliceworks.cel.rewriting import WrongCall, rewritten
+from sliceworks.cel.types import DYN, CelType
+from sliceworks.cel.values import converter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sliceworks.schemas.structural import Schema
+
+_FUNCTIONS = tuple(sorted({function.name for function in GRAPHS.checked if function.name[0].isalpha()} - {REVERSE}))
+_MOST_OPENED = 64
+
+
+class WrongExpression(CompileError):
+    """An expression that cannot be used; `complaints` say why."""
+
+    def __init__(self, found: list[Complaint]) -> None:
+        super().__init__("; ".join(one.message for one in found))
+        self.complaints = tuple(found)
+
+
+class Types:
+    """The types of one graph's variables, shared by all of its scopes."""
+
+    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+        self.declarations = OpenDeclarations()
+        self.schemas = dict(schemas)
+        self.variables = {name: self.of(schema, name) for name, schema in schemas.items()}
+        self._pool: Any = None
+
+    def of(self, schema: Schema, shown: str) -> CelType:
+        """The type of a schema."""
+        return self.declarations.declare(schema, shown) or DYN
+
+    def pool(self) -> Any:
+        """The engine's descriptors of all types that variables reach."""
+        if self._pool is None:
+            self._pool = descriptors.pool(self.declarations)
+        return self._pool
+
+    def open_up(self, found: list[Complaint]) -> bool:
+        """Open objects that keep unknown fields for those that an expression asked for. Tells whether anything changed."""
+        opened = [self.declarations.open_up(one.owner, one.field) for one in found if one.field]
+        if any(opened):
+            self._pool = None
+        return any(opened)
+
+
+class Scope:
+    """A choice of variables. `iterators` are variables whose types are known, but not their schemas."""
+
+    def __init__(self, types: Types, names: list[str], iterators: Mapping[str, CelType] | None = None) -> None:
+        self._types = types
+        self._variables = {name: types.variables[name] for name in names} | dict(iterators or {})
+        self._schemas = {name: types.schemas[name] for name in names}
+        self._checker: tuple[Any, Any] | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The variables that expressions may use."""
+        return frozenset(self._variables)
+
+    def compile(self, text: str) -> Formula:
+        """The formula of an expression; WrongExpression where it breaks the language or the types."""
+        if len(text) > LONGEST:
+            raise WrongExpression([Complaint(f"the expression has {len(text)} characters; {LONGEST} is the most")])
+        if not text.strip():
+            raise WrongExpression([Complaint("the expression is empty")])
+        if "\x00" in text:
+            raise WrongExpression([Complaint("the expression has a NUL character")])
+        try:
+            written = rewritten(text)
+        except WrongCall as error:
+            raise WrongExpression([Complaint(str(error))]) from error
+        return self._formula(text, syntax.parse(self._checked(written)))
+
+    def _checked(self, text: str) -> bytes:
+        known = Known(self._types.declarations, tuple(self._variables), _FUNCTIONS)
+        for _ in range(_MOST_OPENED):
+            try:
+                return bytes(self._environment().compile(text).serialize())
+            except RuntimeError as error:
+                found = complaints(str(error), text, known)
+                if not self._types.open_up(found):
+                    raise WrongExpression(found) from error
+        raise WrongExpression([Complaint("the expression asks for too many unknown fields")])
+
+    def _environment(self) -> Any:
+        pool = self._types.pool()
+        if self._checker is None or self._checker[0] is not pool:
+            self._checker = (pool, GRAPHS.checker(pool, self._variables, {}))
+        return self._checker[1]
+
+    def _formula(self, text: str, tree: syntax.Tree) -> Formula:
+        root = tree.checked.expr
+        result = result_type(tree.types.get(root.id))
+        functions = {node.call.function for node in syntax.walk(root) if syntax.kind(node) == "call"}
+        for node in syntax.walk(root) if REVERSE in functions else ():
+            if syntax.kind(node) == "call" and node.call.function == REVERSE:
+                tree.rename(node, "reverse")
+        variables = {name: SchemaVariable(schema) for name, schema in self._schemas.items()}
+        Preparation(tree, self._types.declarations, variables).run()
+        if result.kind == "optional":
+            tree.wrap_member(root, "orValue", "optional_orValue_value")
+        found = reads(root, self._variables)
+        path = lone_path(root, self._variables)
+        if path is not None and converter(self._schema_at(path.root, path.steps)) is not None:
+            path = None
+        return Formula(
+            text,
+            result,
+            frozenset(read.root for read in found),
+            tuple(found),
+            path,
+            "omit" in functions,
+            feeds(found, self._schemas),
+            GRAPHS.runtime.deserialize(syntax.serialize(tree)),
+        )
+
+    def _schema_at(self, name: str, steps: tuple[str | int, ...]) -> Schema | None:
+        schema = self._schemas.get(name)
+        for step in steps:
+            if schema is None:
+                return None
+            schema = schema.items if isinstance(step, int) else schema.properties.get(step, schema.additional)
+        return schema
+
+
+RUNTIME_TYPE = CelType(RUNTIME)
+"""The type of the `runtime` variable."""
