@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the program itself: the reference of commands.
+"""Writes the pages that are made from the program itself: the references of commands and of accelerators.
 
 python docs/generate.py            write
 python docs/generate.py --check    fail when a page is out of date
@@ -12,22 +12,44 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sliceworks import catalog
+from sliceworks.catalog import data, gpus, prices, topologies, tpus, zones
 from sliceworks.cli.main import PROGRAM, cli
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-PAGE = Path(__file__).parent / "reference" / "commands.md"
-_HEAD = """\
+REFERENCE = Path(__file__).parent / "reference"
+_COMMANDS = """\
 # Commands
 
 Noun, then verb. This page is made from the program by `make fix`.
 """
+_ACCELERATORS = """\
+# Accelerators
+
+What the catalogue knows. This page is made from it by `make fix`; `sliceworks accelerators list` and `show` print the same, with
+every size, topology and zone. Prices are list prices in USD an hour, on demand, where they are known best: they are data with a
+source and a date, never promises. *Unknown* means that no source tells.
+"""
+_RULES = """\
+## Topologies
+
+- A type name counts chips (v5e, v6e) or TensorCores, two to a chip (v4, v5p, 7x): `v5p-256` has 128 chips.
+- Hosts = chips ÷ chips per host. A slice of several hosts is made of four-chip machines. `2x4` is one machine with eight chips
+  or two with four.
+- Two dimensions: 1x1, then a square whose side is a power of two, or two such squares side by side, up to 16x16.
+- Three dimensions: 2x2x1, 2x2x2, 2x2x4, 2x4x4 (7x: 1x1x1 too), then boxes AxBxC of 4x4x4 cubes with A ≤ B ≤ C ≤ 256. v4 takes the
+  axes in any order.
+- Where one size has several boxes, a bare type name means the most compact: the one whose sides have the least sum.
+- A pool of several hosts has a compact placement with its topology; one of generation 7x has a workload policy instead; a single
+  host has none.
+"""
 
 
-def page() -> str:
-    """The whole page."""
-    return "\n".join([_HEAD, *(_section(context) for context in _walk(cli, None, PROGRAM))])
+def commands() -> str:
+    """The reference of commands."""
+    return "\n".join([_COMMANDS, *(_section(context) for context in _walk(cli, None, PROGRAM))])
 
 
 def _walk(command: click.Command, parent: click.Context | None, name: str) -> Iterator[click.Context]:
@@ -46,15 +68,93 @@ def _section(context: click.Context) -> str:
     return f"## {context.command_path}\n\n```text\n{context.get_help()}\n```\n"
 
 
+def accelerators() -> str:
+    """The reference of accelerators."""
+    parts = [_ACCELERATORS, "## TPU generations\n", _generations(), _RULES]
+    for generation in tpus.GENERATIONS:
+        parts += [f"### {generation.name}: {generation.title}\n", _slices(generation)]
+    parts += ["## GPU machines\n", _gpus(), "## Sources\n", _sources()]
+    return "\n".join(parts)
+
+
+def _generations() -> str:
+    rows = (
+        (each.name, f"`{each.label}`", f"`{each.prefix}-N`", each.dimensions, f"{each.memory} GiB", _sizes(each), _machines(each))
+        for each in tpus.GENERATIONS
+    )
+    columns = ("generation", "`gke-tpu-accelerator`", "names", "dimensions", "memory per chip", "chips in a slice", "machine types")
+    return _table(columns, rows)
+
+
+def _sizes(generation: tpus.Generation) -> str:
+    sizes = list(generation.sizes())
+    whole = f", {generation.pod}" if generation.pod > generation.largest else ""
+    return f"{sizes[0]}–{generation.largest}{whole}"
+
+
+def _machines(generation: tpus.Generation) -> str:
+    return ", ".join(f"`{each.name}` ({each.cpu} vCPU, {each.memory:g} GiB)" for each in generation.machines)
+
+
+def _slices(generation: tpus.Generation) -> str:
+    """The sizes up to a thousand chips; the rest follows the rule."""
+    shown = [each for each in catalog.slices(generation.name, defaults=True) if each.chips <= 1024]
+    rows = ((f"`{each.type_name}`", each.chips, each.hosts, each.topology, _others(each), _price(each)) for each in shown)
+    return _table(("type", "chips", "hosts", "topology", "other topologies", "USD per hour"), rows)
+
+
+def _others(slice_: catalog.Slice) -> str:
+    return ", ".join(topologies.render(axes) for axes in slice_.generation.topologies(slice_.chips)[1:]) or "–"
+
+
+def _price(accelerator: catalog.Accelerator) -> str:
+    region = prices.region_for(accelerator)
+    found = prices.price(accelerator, region)
+    return f"{found} ({region})" if found else f"unknown{': ' + prices.note(accelerator) if prices.note(accelerator) else ''}"
+
+
+def _gpus() -> str:
+    rows = (
+        (
+            f"`{each.type_name}`",
+            f"`{each.machine.name}`",
+            f"`{each.accelerator}`",
+            f"{each.machine.cpu} vCPU, {each.machine.memory:g} GiB",
+            f"{each.machine.local_ssds} × 375 GiB" if each.machine.local_ssds else "–",
+            f"{each.network.nics} NICs, GPUDirect {each.network.direct}" if each.network else "–",
+            len(zones.of(each)) or "unknown",
+            _price(each),
+        )
+        for each in gpus.shapes()
+    )
+    columns = ("type", "machine type", "`gke-accelerator`", "shape", "local SSD", "extra network", "zones", "USD per hour")
+    return _table(columns, rows)
+
+
+def _sources() -> str:
+    return _table(("source", "read on"), (data.source(key) for key in data.load("sources")))
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    columns = list(columns)
+    lines = [columns, ["---"] * len(columns), *([str(cell) for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+PAGES: dict[Path, Callable[[], str]] = {REFERENCE / "commands.md": commands, REFERENCE / "accelerators.md": accelerators}
+
+
 def main() -> int:
-    wanted = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(wanted)
-        return 0
-    if PAGE.read_text() == wanted:
-        return 0
-    print(f"{PAGE} is out of date: make fix", file=sys.stderr)
-    return 1
+    check = "--check" in sys.argv[1:]
+    failed = 0
+    for path, page in PAGES.items():
+        wanted = page()
+        if not check:
+            path.write_text(wanted)
+        elif not path.exists() or path.read_text() != wanted:
+            print(f"{path} is out of date: make fix", file=sys.stderr)
+            failed = 1
+    return failed
 
 
 if __name__ == "__main__":

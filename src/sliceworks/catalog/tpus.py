@@ -147,6 +147,11 @@ class Slice:
         return self.axes == generation.topologies(self.chips)[0] and self.machine is generation.machines_for(self.axes)[0]
 
     @property
+    def torus(self) -> bool:
+        """Whether links join the two ends of every axis: so it is with boxes of cubes, and with a whole flat pod."""
+        return self.chips >= topologies.CHIPS_OF_CUBE if self.generation.dimensions == 3 else self.chips == self.generation.pod
+
+    @property
     def memory(self) -> int:
         """GiB of HBM in all its chips."""
         return self.chips * self.generation.memory

@@ -22,6 +22,7 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 ENTRIES = {
     "rehearse": Entry("sliceworks.cli.rehearse:rehearse", "Run a folder of documents on a fresh twin, from start to finish."),
     "twin": Entry("sliceworks.cli.twin:twin", "Run an embedded Kubernetes cluster on this machine."),
+    "accelerators": Entry("sliceworks.cli.accelerators:accelerators", "Look up TPU slices and GPU machines."),
     "completion": Entry("sliceworks.cli.completion:completion", "Print the completion script of a shell."),
 }
 

@@ -21,6 +21,18 @@ class Report:
     names: Sequence[str] = field(default=())
 
 
+def show_one(data: dict[str, Any], form: str) -> None:
+    """Print one thing as JSON or YAML."""
+    if form == "json":
+        import orjson
+
+        click.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2))
+    else:
+        from sliceworks.base import yamls
+
+        click.echo(yamls.dump(data), nl=False)
+
+
 def show(report: Report, form: str) -> None:
     """Print a report as a table, JSON, YAML or bare names."""
     if form == "json":
