@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Accelerator = Slice | GpuShape
 
 _MOST_NAMED = 4
-_numbered = re.compile(r"(.+)-([0-9]{1,18})").fullmatch
+_numbered = re.compile(r"(.+)-([1-9][0-9]{0,17})").fullmatch
 
 
 def find(name: str, topology: str | None = None, chips_per_host: int | None = None) -> Accelerator:
