@@ -28,7 +28,7 @@ from sliceworks.base.errors import (
     UnsupportedMediaType,
 )
 from sliceworks.kube.resources import Key, key_of
-from sliceworks.kube.workqueue import ShutDown, WorkQueue
+from sliceworks.kube.workqueue import WorkQueue, work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -114,33 +114,12 @@ class Controller:
             await informer.wait_synced()
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
-                group.create_task(self._work(), name=f"{self.name} {number}")
-
-    async def _work(self) -> None:
-        while True:
-            try:
-                key = await self.queue.get()
-            except ShutDown:
-                return
-            try:
-                await self._look_at(key)
-            finally:
-                self.queue.done(key)
+                group.create_task(work(self.queue, self._look_at, self._failed), name=f"{self.name} {number}")
 
     async def _look_at(self, key: Key) -> None:
-        try:
-            outcome = await self._reconcile(key)
-        except SliceworksError as error:
-            self._failed(key, error)
-            return
-        except Exception:
-            seconds = self.queue.add_rate_limited(key)
-            self._log.exception("%s: a bug; looking again in %.1f s", key, seconds)
-            return
-        self._ended(key, outcome)
+        self._ended(key, await self._reconcile(key))
 
     def _ended(self, key: Key, outcome: Outcome) -> None:
-        self.queue.forget(key)
         if isinstance(outcome, Done):
             self.outcomes.pop(key, None)
             return
@@ -150,9 +129,13 @@ class Controller:
         elif isinstance(outcome, Failed):
             self._log.warning("%s: %s", key, outcome.why)
 
-    def _failed(self, key: Key, error: SliceworksError) -> None:
+    def _failed(self, key: Key, error: Exception) -> None:
         if isinstance(error, _LASTING):
+            self.queue.forget(key)
             self._ended(key, Failed(str(error)))
+            return
+        if not isinstance(error, SliceworksError):
+            self._log.error("%s: a bug; looking again in %.1f s", key, self.queue.add_rate_limited(key), exc_info=error)
             return
         at_least = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
         seconds = self.queue.add_rate_limited(key, at_least)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sliceworks.kube.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 K = TypeVar("K", bound=Hashable)
 
@@ -125,3 +128,20 @@ class WorkQueue(Generic[K]):
             if not getter.done():
                 getter.set_result(None)
                 return
+
+
+async def work(queue: WorkQueue[K], act: Callable[[K], Awaitable[object]], failed: Callable[[K, Exception], None]) -> None:
+    """One worker: acts on key after key until the queue is shut down. What `act` raises goes to `failed`, and work goes on."""
+    while True:
+        try:
+            key = await queue.get()
+        except ShutDown:
+            return
+        try:
+            await act(key)
+        except Exception as error:
+            failed(key, error)
+        else:
+            queue.forget(key)
+        finally:
+            queue.done(key)

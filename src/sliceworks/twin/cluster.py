@@ -134,7 +134,7 @@ class Cluster:
         if self._processes is not None:
             self._runtime = process_runtime(self.as_user, self._processes)
             self.core.logs = self._runtime.logs
-        self.nodes = await embedded_nodes(self.as_user, self._runtime).__aenter__()
+        self.nodes = await embedded_nodes(self.as_user, self.store, self._runtime).__aenter__()
 
     async def __aexit__(self, *_: object) -> None:
         if self.nodes is not None:

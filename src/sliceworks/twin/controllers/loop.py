@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from sliceworks.base.errors import ApiError, Conflict, NotFound
 from sliceworks.kube.backoff import Backoff
-from sliceworks.kube.workqueue import ShutDown, WorkQueue
+from sliceworks.kube.workqueue import WorkQueue, work
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -70,26 +70,12 @@ class Controller(Generic[K]):
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self.workers):
-                group.create_task(self._work())
+                group.create_task(work(self.queue, self.sync, self._failed))
 
-    async def _work(self) -> None:
-        while True:
-            try:
-                key = await self.queue.get()
-            except ShutDown:
-                return
-            try:
-                await self.sync(key)
-            except (NotFound, Conflict):
-                # Somebody was faster: what there is to do now shows when it is looked at again.
-                self.queue.add_rate_limited(key)
-            except ApiError as error:
-                log.warning("%s: %s: %s", type(self).__name__, key, error.message)
-                self.queue.add_rate_limited(key)
-            except Exception:
-                log.exception("%s failed on %s", type(self).__name__, key)
-                self.queue.add_rate_limited(key)
-            else:
-                self.queue.forget(key)
-            finally:
-                self.queue.done(key)
+    def _failed(self, key: K, error: Exception) -> None:
+        # Conflict and NotFound: somebody was faster, and what there is to do now shows when it is looked at again.
+        if not isinstance(error, ApiError):
+            log.error("%s failed on %s", type(self).__name__, key, exc_info=error)
+        elif not isinstance(error, NotFound | Conflict):
+            log.warning("%s: %s: %s", type(self).__name__, key, error.message)
+        self.queue.add_rate_limited(key)

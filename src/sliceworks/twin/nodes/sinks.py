@@ -22,7 +22,13 @@ class Player(Protocol):
     def lose_pod(self, key: Key) -> None: ...
 
 
-class _Sink:
+class Reader(Protocol):
+    """Tells a sink what there is and what changes, until it is cancelled."""
+
+    async def run(self) -> None: ...
+
+
+class Watching:
     """Knows which objects there are, so that one that vanished between two lists is missed."""
 
     def __init__(self, player: Player) -> None:
@@ -57,19 +63,20 @@ class _Sink:
         raise NotImplementedError
 
 
-class NodeSink(_Sink):
+class NodeSink(Watching):
     """Nodes go to the player without what is only for people."""
 
     def _see(self, obj: Obj) -> None:
-        obj["metadata"].pop("managedFields", None)
-        obj.get("status", {}).pop("images", None)
-        self._player.see_node(obj)
+        # The object may be others' too: what is left out here stays there.
+        metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
+        status = {name: value for name, value in (obj.get("status") or {}).items() if name != "images"}
+        self._player.see_node({**obj, "metadata": metadata, "status": status})
 
     def _lose(self, key: Key) -> None:
         self._player.lose_node(key.name)
 
 
-class PodSink(_Sink):
+class PodSink(Watching):
     """Pods that have a node."""
 
     def _see(self, obj: Obj) -> None:

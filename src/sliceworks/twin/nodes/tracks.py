@@ -53,5 +53,7 @@ class Runtime(Protocol):
 
 def packed(obj: Obj) -> bytes:
     """An object that has to wait, in a tenth of the room."""
-    obj["metadata"].pop("managedFields", None)
-    return bytes(memoryview(orjson.dumps(obj)))  # a copy has exactly its own length, what orjson returns has room to grow
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
+    return bytes(
+        memoryview(orjson.dumps({**obj, "metadata": metadata}))
+    )  # a copy has exactly its own length, what orjson returns has room to grow

@@ -215,6 +215,10 @@ class Store:
                 subscriber(Change(ADDED, entry, None))
         self._subscribers.append(subscriber)
 
+    def unsubscribe(self, subscriber: Callable[[Change], None]) -> None:
+        """Call it no more."""
+        self._subscribers.remove(subscriber)
+
     def compact(self) -> None:
         """Forget all history behind the present."""
         self._flush()
