@@ -52,6 +52,32 @@ def confirm(question: str, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
+def cluster(command: Command) -> Command:
+    """`--kubeconfig`, `--context`, `--twin`: which cluster is meant."""
+    for option in (
+        click.option("--twin", is_flag=True, help="The twin of this machine; SLICEWORKS_TWIN names one that is not the default."),
+        click.option("--context", metavar="NAME", help="A context of the kubeconfig."),
+        click.option("--kubeconfig", metavar="FILE", help="The kubeconfig.  [default: $KUBECONFIG, or ~/.kube/config]"),
+    ):
+        command = option(command)
+    return command
+
+
+def namespace(command: Command) -> Command:
+    """`-n`: the namespace, if it is not the context's."""
+    return click.option("-n", "--namespace", metavar="NAME", default="", help="The namespace.  [default: the context's]")(command)
+
+
+def all_namespaces(command: Command) -> Command:
+    """`-A`: all of them."""
+    return click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces.")(command)
+
+
+def watch(command: Command) -> Command:
+    """`-w`: go on and print what changes."""
+    return click.option("-w", "--watch", is_flag=True, help="Go on and print what changes, until Ctrl-C.")(command)
+
+
 class _Duration(click.ParamType[float]):
     """Seconds, written as a Go duration (`90s`, `1m30s`) or as a bare number."""
 

@@ -33,7 +33,7 @@ def show_one(data: dict[str, Any], form: str) -> None:
         click.echo(yamls.dump(data), nl=False)
 
 
-def show(report: Report, form: str) -> None:
+def show(report: Report, form: str, *, header: bool = True) -> None:
     """Print a report as a table, JSON, YAML or bare names."""
     if form == "json":
         import orjson
@@ -48,4 +48,4 @@ def show(report: Report, form: str) -> None:
     else:
         from sliceworks.base import tables
 
-        click.echo(tables.render(report.columns, report.rows), nl=False)
+        click.echo(tables.render(report.columns, report.rows, header=header), nl=False)
