@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from sliceworks.base.errors import InvalidDocument
+from sliceworks.specs.environment import Environment
 from sliceworks.specs.model import API_VERSION, GROUP
 from sliceworks.specs.scenario import Scenario
 
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
 
-KINDS: dict[str, type[BaseModel]] = {"Scenario": Scenario}
+KINDS: dict[str, type[BaseModel]] = {"Environment": Environment, "Scenario": Scenario}
 
 
 def is_ours(document: Document) -> bool:

@@ -1,0 +1,52 @@
+"""What a change will come to: computed values that are not known yet, and whether the thing must be made anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.infra.standin.values import UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sliceworks.infra.standin.schemas import Block
+
+Object = dict[str, Any]
+
+
+def planned(block: Block, prior: Object | None, proposed: Object, config: Object) -> Object:
+    """The state that will be: for a new thing, what nobody wrote and the cloud decides is unknown."""
+    return _unknown_where_computed(block, proposed, config) if prior is None else proposed
+
+
+def _unknown_where_computed(block: Block, proposed: Object, config: Object) -> Object:
+    state = dict(proposed)
+    for name, attribute in block.attributes.items():
+        if attribute.computed and config.get(name) is None:
+            state[name] = UNKNOWN
+    for name, nested in block.blocks.items():
+        written, given = config.get(name), proposed.get(name)
+        if isinstance(given, list) and isinstance(written, list) and len(given) == len(written):
+            state[name] = [
+                _unknown_where_computed(nested.block, one, other) if isinstance(one, dict) and isinstance(other, dict) else one
+                for one, other in zip(given, written, strict=True)
+            ]
+    return state
+
+
+def replaced(prior: Object | None, state: Object, fixed: Iterable[str]) -> list[str]:
+    """The attributes that differ and cannot change on a thing that exists."""
+    if prior is None:
+        return []
+    return [path for path in fixed if _at(prior, path) != _at(state, path)]
+
+
+def _at(state: Any, path: str) -> Any:
+    """The value at `a.b.c`; a list of at most one block counts as the block."""
+    for step in path.split("."):
+        if isinstance(state, list):
+            state = state[0] if state else None
+        if not isinstance(state, dict):
+            return None
+        state = state.get(step)
+    return state

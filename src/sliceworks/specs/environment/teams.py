@@ -1,0 +1,73 @@
+"""Teams and queues: who shares the slices, how much each may count on, and what goes first."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from sliceworks.specs.environment.values import AccountName, Member, Natural
+from sliceworks.specs.model import Name, Spec
+
+PRIORITIES = {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}
+
+
+class Share(Spec):
+    """How much of one accelerator type a team can count on, in chips."""
+
+    chips: Natural
+    borrow: Natural | None = Field(default=None, description="How many more it may borrow; any number when left out.")
+    lend: Natural | None = Field(default=None, description="How many it lends when idle; all when left out.")
+
+
+class Team(Spec):
+    """People who submit work."""
+
+    namespace: Name | None = Field(default=None, description="The team's name when left out.")
+    queue: Name = "queue"
+    members: list[Member] = Field(default_factory=list)
+    service_account: Name | None = Field(default=None, description="The Kubernetes service account of its jobs.")
+    identity: AccountName | None = Field(default=None, description="The workload identity that its jobs act as.")
+    shares: dict[str, Share] = Field(default_factory=dict, description="By accelerator type; only with a cohort.")
+    most_jobs: Natural | None = Field(default=None, description="How many JobSets the namespace may hold.")
+
+
+class Queues(Spec):
+    """How work is ordered and admitted."""
+
+    sharing: Literal["one-queue", "cohort"] = Field(
+        default="one-queue", description="One queue for all teams, or one for each, lending to each other."
+    )
+    name: Name = "slices"
+    strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
+    preemption: bool = Field(default=True, description="Work of higher priority takes the place of lower.")
+    reclaim: bool = Field(default=True, description="What was lent is taken back when it is needed.")
+    priorities: dict[Name, int] = Field(default_factory=lambda: dict(PRIORITIES))
+    cpu: str = Field(default="", description="Quota of CPU; what the CPU pools can hold when left out.")
+    memory: str = Field(default="", description="Quota of memory; what the CPU pools can hold when left out.")
+    ready_within: str = Field(default="", description="Admitted work whose pods are not ready in this time goes back, such as 10m.")
+
+
+class Versions(Spec):
+    """Versions of what is installed in the cluster."""
+
+    jobset: str = "v0.12.0"
+    kueue: str = "v0.15.0"
+
+
+class Addons(Spec):
+    """What is installed in the cluster beside the workloads."""
+
+    jobset: bool = True
+    kueue: bool = True
+    slices: bool = Field(default=False, description="The controller that makes node pools for waiting jobs.")
+    graphs: bool = Field(default=False, description="The controller of self-service graphs.")
+    gateway: bool = Field(default=False, description="The gateway in front of model servers.")
+    mesh: bool = Field(default=False, description="Fleet membership and managed service mesh.")
+    versions: Versions = Versions()
+
+    @model_validator(mode="after")
+    def _kueue_needs_jobset(self) -> Self:
+        if self.slices and not self.jobset:
+            raise ValueError("slices need jobset")
+        return self

@@ -1,0 +1,21 @@
+# The account that Config Connector acts as: only the roles that the published graphs need, never the whole project.
+
+resource "google_service_account" "this" {
+  project      = var.project_id
+  account_id   = var.name
+  display_name = "Config Connector of ${var.environment}"
+}
+
+resource "google_project_iam_member" "this" {
+  for_each = var.roles
+
+  project = var.project_id
+  role    = each.value
+  member  = google_service_account.this.member
+}
+
+resource "google_service_account_iam_member" "controller" {
+  service_account_id = google_service_account.this.name
+  role               = "roles/iam.workloadIdentityUser"
+  member             = "serviceAccount:${var.workload_pool}[cnrm-system/cnrm-controller-manager]"
+}

@@ -1,0 +1,9 @@
+output "topic" {
+  description = "The full name of the topic."
+  value       = google_pubsub_topic.this.id
+}
+
+output "table" {
+  description = "The table, as SQL names it."
+  value       = "${var.project_id}.${google_bigquery_dataset.this.dataset_id}.${google_bigquery_table.this.table_id}"
+}

@@ -1,0 +1,20 @@
+variable "project_id" {
+  description = "The project of the environment."
+  type        = string
+}
+
+variable "region" {
+  description = "The region of the TensorBoard."
+  type        = string
+}
+
+variable "name" {
+  description = "The name that people see."
+  type        = string
+}
+
+variable "labels" {
+  description = "Labels of the TensorBoard."
+  type        = map(string)
+  default     = {}
+}
