@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ScaledLoop",
     "VirtualLoop",
+    "effort",
     "loop_time",
     "micro_timestamp",
     "new_loop",
@@ -133,6 +134,12 @@ async def sleep(seconds: float) -> None:
 def loop_time() -> float:
     """Seconds on the running loop's clock: for differences only."""
     return asyncio.get_running_loop().time()
+
+
+def effort() -> float:
+    """Seconds on the machine's own clock, to measure work by: differences only. It stands still where time is virtual, so that
+    how fast the machine is changes nothing there."""
+    return 0.0 if isinstance(asyncio._get_running_loop(), VirtualLoop) else time.perf_counter()
 
 
 def since(moment: datetime) -> timedelta:

@@ -1,0 +1,52 @@
+"""Kueue's admission check: a Workload is admitted when all its slices are there, and queues again when they cannot be had."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sliceworks.base import duration
+from sliceworks.controllers.slices.demands import waits_for_check
+from sliceworks.controllers.slices.gathering import limit_of
+from sliceworks.controllers.slices.world import Answer, Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sliceworks.controllers.slices.settings import Settings
+    from sliceworks.controllers.slices.steps import Standing
+    from sliceworks.controllers.slices.views import CheckState, Ref, WorkloadView
+    from sliceworks.controllers.slices.world import World
+
+
+def answer(standings: Mapping[Ref, list[Standing]], world: World, settings: Settings, decision: Decision) -> None:
+    """Say of every Workload that waits for us how it stands. `standings` are by JobSet."""
+    for workload in world.workloads:
+        if not waits_for_check(workload, world):
+            continue
+        state, message = _judge(workload, standings.get(workload.jobset) or [], world, settings, decision)
+        for name, (before, said) in workload.checks.items():
+            if name in world.checks and before == "Pending" and (before, said) != (state, message):
+                decision.actions.append(Answer(workload.subject, name, state, message, urgent=state != "Pending"))
+
+
+def _judge(
+    workload: WorkloadView, found: list[Standing], world: World, settings: Settings, decision: Decision
+) -> tuple[CheckState, str]:
+    ready = sum(each.state == "ready" for each in found)
+    if ready == len(found):
+        return "Ready", f"{ready} slices are ready" if found else "no slices are wanted"
+    refused = next((each.problem for each in found if each.refused and each.problem is not None), None)
+    if refused is not None:
+        return "Rejected", refused.message
+    told = f"{ready} of {len(found)} slices are ready"
+    problem = next((each.problem for each in found if each.problem is not None), None)
+    if problem is not None:
+        told += f": {problem.message}"
+    jobset = world.jobsets[workload.jobset]
+    limit = limit_of(jobset, settings)
+    if limit and workload.reserved_since is not None:
+        due = workload.reserved_since.timestamp() + limit
+        if due <= world.now:
+            return "Retry", f"{told}; given back after {duration.render(limit)}"
+        decision.look_at(due)
+    return "Pending", told

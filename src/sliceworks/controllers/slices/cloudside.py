@@ -1,0 +1,276 @@
+"""The cloud's side: one picture of all node pools, the requests under way, and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sliceworks.base import clock
+from sliceworks.base.errors import (
+    CloudAlreadyExists,
+    CloudError,
+    CloudNotFound,
+    FailedPrecondition,
+    SliceworksError,
+    TooManyOperations,
+    Unauthenticated,
+    Unreachable,
+)
+from sliceworks.controllers.slices import words
+from sliceworks.controllers.slices.bodies import read_pool
+from sliceworks.controllers.slices.flights import Flight, poll_after
+from sliceworks.controllers.slices.reading import problem
+from sliceworks.controllers.slices.steps import reason_of
+from sliceworks.controllers.slices.views import Problem
+from sliceworks.controllers.slices.window import Window
+from sliceworks.controllers.slices.world import Create, Delete, Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any, Literal
+
+    from sliceworks.cloud.container import Container
+    from sliceworks.cloud.operations import Fault, Operation
+    from sliceworks.controllers.slices.metrics import Metrics
+    from sliceworks.controllers.slices.views import Pool, Ref
+    from sliceworks.kube.events import EventRecorder
+
+log = logging.getLogger(__name__)
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 300.0
+
+
+class Cloud:
+    """Sends requests without waiting for their operations; `changed` is called whenever there is something new to decide on."""
+
+    def __init__(
+        self, container: Container, events: EventRecorder, metrics: Metrics, *, start: int, changed: Callable[[], None]
+    ) -> None:
+        self.pools: dict[str, Pool] = {}
+        self.trouble: Problem | None = Problem("NotListed", "the node pools have not been listed yet")
+        self.failures: dict[Ref, Failure] = {}
+        self.window = Window(start)
+        self._container, self._events, self._metrics, self._changed = container, events, metrics, changed
+        self._flights: dict[str, Flight] = {}
+        self._faults: dict[str, Fault] = {}
+        self._later: dict[str, tuple[int, float]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wanted = asyncio.Event()
+        self._waiting = False
+        self._troubles = 0
+
+    def busy(self) -> dict[str, Literal["create", "delete"]]:
+        """The pools that a request is under way for."""
+        return {name: flight.kind for name, flight in self._flights.items()}
+
+    def take(self, action: Create | Delete) -> float | None:
+        """Send a request if there is room; else seconds after which to ask again, or None where a change will tell."""
+        now = clock.loop_time()
+        if action.name in self._flights:
+            return None
+        _, not_before = self._later.get(action.name, (0, 0.0))
+        if not_before > now:
+            return not_before - now
+        if self.window.free(len(self._flights), now) <= 0:
+            self._waiting = True
+            return self.window.resumes(now)
+        kind: Literal["create", "delete"] = "create" if isinstance(action, Create) else "delete"
+        flight = self._flights[action.name] = Flight(kind, action, now)
+        self._spawn(self._send(flight))
+        return None
+
+    def begin(self) -> None:
+        """A new round of actions comes: forget whether the last one had to wait."""
+        self._waiting = False
+
+    async def follow(self) -> None:
+        """Keep the picture of all pools true, until cancelled."""
+        while True:
+            self._wanted.clear()
+            await self.refresh()
+            self._changed()
+            try:
+                async with asyncio.timeout(self._rest()):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def refresh(self) -> None:
+        """One LIST of all pools, and what it says about the requests under way."""
+        began = clock.loop_time()
+        try:
+            raw = await self._container.node_pools()
+        except SliceworksError as error:
+            self._lost(error)
+            return
+        if self.trouble is not None and self._troubles:
+            log.warning("the cloud answers again")
+        self.trouble, self._troubles = None, 0
+        self._metrics.lists += 1
+        self.pools = {pool.name: self._explained(pool) for pool in map(read_pool, raw)}
+        self._metrics.pools = Counter(pool.status for pool in self.pools.values() if pool.ours)
+        for flight in [each for each in self._flights.values() if each.operation and each.began < began]:
+            await self._settle(flight)
+        self._metrics.in_flight, self._metrics.limit = len(self._flights), self.window.limit
+
+    async def close(self) -> None:
+        """Let go of requests under way: what they have begun is found again by whoever comes next."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _rest(self) -> float:
+        if self.trouble is not None:
+            return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._troubles - 1, 10))
+        return poll_after(list(self._flights.values()), clock.loop_time(), waiting=self._waiting)
+
+    def _lost(self, error: SliceworksError) -> None:
+        found = problem(error)
+        if isinstance(error, CloudNotFound):
+            found = Problem("ClusterNotFound", found.message)
+        if self.trouble != found:
+            log.error("the node pools cannot be listed: %s", found.message)
+        self.trouble = found
+        self._troubles += 1
+
+    async def _send(self, flight: Flight) -> None:
+        try:
+            operation = await self._ask(flight.action)
+        except SliceworksError as error:
+            self._flights.pop(flight.name, None)
+            self._refused(flight, error)
+        else:
+            flight.operation = operation.name
+            self.window.accepted()
+            self._metrics.operations[flight.kind, "accepted"] += 1
+            self._started(flight)
+        finally:
+            # What was asked for changes the picture, and what was refused may have: look again soon.
+            self._wanted.set()
+            self._changed()
+
+    async def _ask(self, action: Create | Delete) -> Operation:
+        if isinstance(action, Create):
+            return await self._container.create(dict(action.body))
+        try:
+            return await self._container.delete(action.name)
+        except FailedPrecondition:
+            if action.cancel:
+                await self._cancel(action.name)
+            raise
+
+    async def _cancel(self, name: str) -> None:
+        """Stop what is still making a pool that is to go."""
+        for operation in await self._container.operations():
+            if operation.target == name and not operation.done:
+                try:
+                    await self._container.cancel(operation.name)
+                except CloudError as error:
+                    log.info("the operation %s cannot be stopped: %s", operation.name, error)
+
+    def _refused(self, flight: Flight, error: SliceworksError) -> None:
+        now = clock.loop_time()
+        self._metrics.operations[flight.kind, type(error).__name__] += 1
+        if isinstance(error, TooManyOperations | FailedPrecondition):
+            running = sum(bool(each.operation) for each in self._flights.values())
+            self.window.refused(running, now, error.retry_after or 0.0)
+            if flight.kind == "delete" and isinstance(error, FailedPrecondition):
+                self._put_off(flight.name, now)
+        elif isinstance(error, CloudAlreadyExists) or (flight.kind == "delete" and isinstance(error, CloudNotFound)):
+            pass  # somebody was faster: the next LIST shows it
+        elif isinstance(error, Unreachable | Unauthenticated) or (isinstance(error, CloudError) and error.temporary):
+            self.window.refused(max(len(self._flights), 1), now)
+            log.warning("node pool %s: %s", flight.name, error)
+        elif isinstance(flight.action, Create):
+            self._failed(flight.action, problem(error))
+        else:
+            self._put_off(flight.name, now)
+            self._deletion_failed(flight.action, problem(error).message)
+
+    def _put_off(self, name: str, now: float) -> None:
+        times = self._later.get(name, (0, 0.0))[0] + 1
+        self._later[name] = (times, now + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(times - 1, 10)))
+
+    async def _settle(self, flight: Flight) -> None:
+        """What a LIST says about a request: it is done, it failed, or it goes on."""
+        pool = self.pools.get(flight.name)
+        status = pool.status if pool is not None else ""
+        if status == ("PROVISIONING" if flight.kind == "create" else "STOPPING"):
+            return
+        well = status in ("RUNNING", "RECONCILING") if flight.kind == "create" else not status
+        if well:
+            self._ended(flight)
+            self._succeeded(flight)
+            return
+        operation = await self._operation(flight)
+        if operation is not None and not operation.done:
+            return
+        self._ended(flight)
+        fault = operation.fault if operation is not None else None
+        if isinstance(flight.action, Delete):
+            self._put_off(flight.name, clock.loop_time())
+            self._deletion_failed(flight.action, fault.message if fault is not None else f"it is still in state {status}")
+        elif pool is None:
+            why = Problem(reason_of(fault.code), fault.message) if fault is not None else Problem("Gone", "it was deleted at once")
+            self._failed(flight.action, why)
+        elif fault is not None and (pool.fault is None or pool.fault.code == "UNKNOWN"):
+            self._faults[pool.name] = fault
+            self.pools[pool.name] = replace(pool, fault=fault)
+
+    async def _operation(self, flight: Flight) -> Operation | None:
+        try:
+            return await self._container.operation(flight.operation)
+        except SliceworksError as error:
+            log.info("the operation %s cannot be read: %s", flight.operation, error)
+            return None
+
+    def _ended(self, flight: Flight) -> None:
+        self._flights.pop(flight.name, None)
+        self.window.finished()
+
+    def _explained(self, pool: Pool) -> Pool:
+        """A broken pool with the words of the operation that broke it, where the pool itself has none."""
+        fault = self._faults.get(pool.name)
+        if fault is None:
+            return pool
+        if pool.status not in ("ERROR", "RUNNING_WITH_ERROR"):
+            del self._faults[pool.name]
+            return pool
+        return replace(pool, fault=fault) if pool.fault is None or pool.fault.code == "UNKNOWN" else pool
+
+    def _started(self, flight: Flight) -> None:
+        action = flight.action
+        if isinstance(action, Create):
+            size = action.body["initialNodeCount"]
+            note = f"Starting creation of Node Pool {action.name} (size = {size}) for JobSet {action.jobset.name}: {action.where}"
+            self._events.record(action.about.reference(), words.CREATION_STARTED, note)
+            self.failures.pop(action.job, None)
+        else:
+            note = f"Starting deletion of Node Pool {action.name} because {action.why}"
+            self._events.record(action.about.reference(), words.DELETION_STARTED, note)
+        log.info("%s", note)
+
+    def _succeeded(self, flight: Flight) -> None:
+        action = flight.action
+        self._metrics.operations[flight.kind, "succeeded"] += 1
+        self._later.pop(action.name, None)
+        if isinstance(action, Create):
+            self._metrics.time_to_capacity.observe(max(clock.now().timestamp() - action.since, 0.0))
+            self._events.record(action.about.reference(), words.CREATION_SUCCEEDED, f"Created Node Pool {action.name}")
+        else:
+            self._events.record(action.about.reference(), words.DELETION_SUCCEEDED, f"Deleted Node Pool {action.name}")
+
+    def _failed(self, action: Create, why: Problem) -> None:
+        self.failures[action.job] = Failure(action.attempt, why)
+
+    def _deletion_failed(self, action: Delete, why: str) -> None:
+        note = f"Node Pool {action.name} could not be deleted: {why}"
+        log.warning("%s", note)
+        self._events.record(action.about.reference(), words.DELETION_FAILED, note, type="Warning")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

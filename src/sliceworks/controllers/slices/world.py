@@ -1,0 +1,140 @@
+"""What is decided from, and what is decided: plain data on both sides of `decide`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from sliceworks.controllers.slices.views import (
+        Attempt,
+        CheckState,
+        JobSetView,
+        Leader,
+        Pool,
+        Problem,
+        Ref,
+        Subject,
+        WorkloadView,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A try that left no pool behind: the request was refused, or its operation undid it."""
+
+    attempt: int
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything as it stands. `now` is in seconds since 1970; `busy` are requests whose result no LIST has shown yet."""
+
+    now: float
+    leaders: Mapping[Ref, Leader] = field(default_factory=dict)
+    jobsets: Mapping[Ref, JobSetView] = field(default_factory=dict)
+    pools: Mapping[str, Pool] = field(default_factory=dict)
+    busy: Mapping[str, Literal["create", "delete"]] = field(default_factory=dict)
+    failures: Mapping[Ref, Failure] = field(default_factory=dict)
+    workloads: tuple[WorkloadView, ...] = ()
+    checks: frozenset[str] = frozenset()
+    flavors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    trouble: Problem | None = None  # why the cloud cannot be asked; nothing is known about its pools then
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Ask for a node pool, for this Job."""
+
+    name: str
+    body: Mapping[str, Any]
+    job: Ref
+    jobset: Ref
+    attempt: int
+    about: Subject  # the pod, or the Workload where there is no pod yet
+    owner: Subject  # the JobSet
+    where: str
+    since: float  # when the slice was first waited for
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Give a node pool back. `cancel` says that it is still being made: what makes it must be stopped first."""
+
+    name: str
+    why: str
+    about: Subject
+    cancel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Write down on a JobSet what has failed; then tell of each failure."""
+
+    owner: Subject
+    attempts: Mapping[str, Attempt]
+    failed: tuple[tuple[Subject, Problem], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Say how it stands, as a condition; `event` says it aloud too. What is not `urgent` may come late.
+
+    `since` is when the condition came to its status, where that is what it was before.
+    """
+
+    about: Subject
+    condition: str
+    status: Literal["True", "False"]
+    reason: str
+    message: str
+    event: bool = False
+    urgent: bool = True
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Suspend a JobSet until a time, so that its slices can be given back."""
+
+    owner: Subject
+    until: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let a JobSet that we suspended go on."""
+
+    owner: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Tell Kueue what became of an admission check."""
+
+    about: Subject
+    check: str
+    state: CheckState
+    message: str
+    urgent: bool = True
+
+
+Action: TypeAlias = Create | Delete | Remember | Tell | Hold | Resume | Answer
+
+
+@dataclass(slots=True)
+class Decision:
+    """What to do, in the order of its urgency, and when to look again though nothing changes (seconds since 1970)."""
+
+    actions: list[Action] = field(default_factory=list)
+    wake: float | None = None
+
+    def look_at(self, time: float) -> None:
+        """Look again at this time; the earliest counts."""
+        if self.wake is None or time < self.wake:
+            self.wake = time
