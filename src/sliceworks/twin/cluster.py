@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from sliceworks.kube.transport import Request, Response
     from sliceworks.twin.auth.identity import User
+    from sliceworks.twin.cloud.server import CloudServer
     from sliceworks.twin.nodes.player import Nodes
     from sliceworks.twin.nodes.processes.runtime import ProcessRuntime
     from sliceworks.twin.store.entries import Change
@@ -102,7 +103,10 @@ class Cluster:
         self.controllers = Controllers(self.store, registry, self._handle_as, authority=ca, workloads=workloads)
         self.core.pages |= self.controllers.pages
         self.nodes: Nodes | None = None
+        self.cloud: CloudServer
+        """Google's APIs, whose node pools are nodes here."""
         self._workloads = workloads
+        self._authority = ca
         self._processes = processes
         self._runtime: ProcessRuntime | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -126,6 +130,7 @@ class Cluster:
         await self.store.settled()
         if self._workloads:
             await self._start_nodes()
+        await self._start_cloud()
         return self
 
     async def _start_nodes(self) -> None:
@@ -136,7 +141,14 @@ class Cluster:
             self.core.logs = self._runtime.logs
         self.nodes = await embedded_nodes(self.as_user, self.store, self._runtime).__aenter__()
 
+    async def _start_cloud(self) -> None:
+        from sliceworks.twin.cloud.embedded import control, embedded_cloud
+
+        self.cloud = await embedded_cloud(self.store, self.as_user, self.token, authority=self._authority).__aenter__()
+        self.api.debug["debug/twin/cloud"] = control(self.cloud)
+
     async def __aexit__(self, *_: object) -> None:
+        await self.cloud.__aexit__()
         if self.nodes is not None:
             await self.nodes.__aexit__()
         if self._runtime is not None:

@@ -1,0 +1,1 @@
+"""Google's REST APIs on the twin."""

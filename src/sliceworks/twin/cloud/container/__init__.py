@@ -1,0 +1,1 @@
+"""Google's container API: clusters, node pools and operations, with Kubernetes' own Nodes behind them."""

@@ -1,0 +1,133 @@
+"""A twin's cloud in the test's own process and in virtual time, each call and answer held against Google's own documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from tests.support import discovery
+
+from sliceworks.base import clock
+from sliceworks.kube.client import Client
+from sliceworks.kube.well_known import NODE
+from sliceworks.twin.cloud.container.service import Container
+from sliceworks.twin.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sliceworks.twin.cloud.server import CloudServer
+    from sliceworks.twin.store.store import Store
+
+Obj = dict[str, Any]
+PLACE = "projects/p/locations/us-central2-b"
+CLUSTER = f"{PLACE}/clusters/c"
+POOLS = f"{CLUSTER}/nodePools"
+
+
+class Cloud:
+    """Asks the cloud of a twin, whose cluster `c` has been there all along."""
+
+    def __init__(self, twin: Cluster, version: str = "v1") -> None:
+        self.twin = twin
+        self.server: CloudServer = twin.cloud
+        self.client = Client(twin.transport())
+        self.version = version
+        container = self.server.services["container"]
+        assert isinstance(container, Container)
+        self.container = container
+
+    async def ask(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> tuple[int, Obj]:
+        """Status and body of an answer. What is accepted and what is answered is as Google's documents say."""
+        data = body if isinstance(body, bytes) else orjson.dumps(body) if body is not None else b""
+        bearer = self.twin.token if token is None else token
+        headers = {"authorization": f"Bearer {bearer}"} if bearer else {}
+        status, given, answer = await self.server.handle(method, f"/container/{self.version}/{path}", headers, data)
+        assert given["content-type"].startswith("application/json")
+        found: Obj = orjson.loads(answer)
+        if status == 200:
+            self._check(method, path, body, found)
+        return status, found
+
+    def _check(self, method: str, path: str, body: Any, answer: Obj) -> None:
+        names = discovery.messages("container", self.version, method, f"{self.version}/{path.partition('?')[0]}")
+        for name, value in zip(names, (body, answer), strict=True):
+            if name and isinstance(value, dict):
+                assert not discovery.problems("container", self.version, name, value)
+
+    async def do(self, method: str, path: str, body: Any = None) -> Obj:
+        """The body of an answer that must be good."""
+        status, found = await self.ask(method, path, body)
+        assert status == 200, found
+        return found
+
+    async def refused(self, method: str, path: str, body: Any = None) -> tuple[int, str, str]:
+        """Code, status and message of an answer that must be a refusal."""
+        status, found = await self.ask(method, path, body)
+        assert status >= 400, found
+        assert found["error"]["code"] == status
+        return status, found["error"]["status"], found["error"]["message"]
+
+    async def create(self, name: str, count: int = 1, **fields: Any) -> Obj:
+        """A node pool."""
+        return await self.do("POST", POOLS, {"nodePool": {"name": name, "initialNodeCount": count, **fields}})
+
+    async def slice(self, name: str, topology: str = "2x2x4", **config: Any) -> Obj:
+        """A node pool that is a slice of TPU v4."""
+        return await self.create(
+            name,
+            0,
+            config={"machineType": "ct4p-hightpu-4t", **config},
+            placementPolicy={"type": "COMPACT", "tpuTopology": topology},
+        )
+
+    async def pool(self, name: str) -> Obj:
+        """A node pool as it is now."""
+        return await self.do("GET", f"{POOLS}/{name}")
+
+    async def done(self, operation: Obj, most: float = 7200.0) -> Obj:
+        """An operation once it is done."""
+        until = clock.loop_time() + most
+        while clock.loop_time() < until:
+            found = await self.do("GET", f"{PLACE}/operations/{operation['name']}")
+            if found["status"] == "DONE":
+                return found
+            await clock.sleep(1)
+        raise AssertionError(f"{operation['name']} did not end")
+
+    async def nodes(self, pool: str = "") -> list[Obj]:
+        """The nodes of a pool, or all."""
+        labels = f"cloud.google.com/gke-nodepool={pool}" if pool else ""
+        return (await self.client.list_all(NODE, None, labels=labels)).items
+
+    def fault(self, fault: str, **more: Any) -> str:
+        """Order a fault."""
+        return self.server.faults.add({"fault": fault, **more})
+
+    def set(self, **settings: Any) -> None:
+        """Set how the container API behaves."""
+        self.container.configure(settings)
+
+
+def on_cloud(
+    main: Callable[[Cloud], Awaitable[None]],
+    store: Store | None = None,
+    *,
+    version: str = "v1",
+    workloads: bool = True,
+    seed: int = 7,
+) -> None:
+    """Run a test's coroutine on a fresh twin with a cluster in the cloud."""
+
+    async def whole() -> None:
+        async with Cluster(store, ca="the authority", workloads=workloads) as twin:
+            cloud = Cloud(twin, version)
+            cloud.container.clusters.adopt("p", "us-central2-b", "c")
+            await main(cloud)
+
+    clock.run(whole(), virtual=True, seed=seed)
+
+
+def is_ready(node: Obj) -> bool:
+    """Whether a node's kubelet says that it is ready."""
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in node["status"].get("conditions") or ())

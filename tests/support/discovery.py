@@ -1,0 +1,128 @@
+"""Google's discovery documents, as google-api-python-client carries them: what requests and answers are held against.
+
+python -m tests.support.discovery        writes the names and types that the twin ships anew
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Obj = dict[str, Any]
+SHIPPED = Path(__file__).parents[2] / "src" / "sliceworks" / "twin" / "cloud" / "data"
+SERVICES = (("container", "v1"), ("container", "v1beta1"))
+_NUMBERS = {"int32": "int32", "uint32": "int32", "int64": "int64", "uint64": "int64"}
+
+
+@cache
+def document(service: str, version: str) -> Obj:
+    """The discovery document of a version of a service."""
+    folder = resources.files("googleapiclient") / "discovery_cache" / "documents"
+    found: Obj = orjson.loads((folder / f"{service}.{version}.json").read_bytes())
+    return found
+
+
+def reduced(service: str, version: str) -> dict[str, dict[str, str]]:
+    """The names and types of all messages, and nothing else."""
+    schemas = document(service, version)["schemas"]
+    return {
+        name: {field: _kind(kind) for field, kind in sorted((message.get("properties") or {}).items())}
+        for name, message in sorted(schemas.items())
+    }
+
+
+def _kind(kind: Obj) -> str:
+    if "$ref" in kind:
+        return f"#{kind['$ref']}"
+    if "enum" in kind:
+        return "|".join(kind["enum"])
+    name = kind["type"]
+    if name == "array":
+        return f"[{_kind(kind['items'])}]"
+    if name == "object":
+        return f"{{{_kind(kind['additionalProperties'])}}}" if "additionalProperties" in kind else "any"
+    if name in {"string", "integer"}:
+        return _NUMBERS.get(kind.get("format", ""), "string")
+    return {"boolean": "bool", "number": "double", "any": "any"}[name]
+
+
+@cache
+def methods(service: str, version: str) -> list[tuple[str, re.Pattern[str], str, str]]:
+    """Every method: its HTTP method, the paths it has, and the messages it takes and gives."""
+    found: list[tuple[str, re.Pattern[str], str, str]] = []
+
+    def gather(resource: Obj) -> None:
+        for method in (resource.get("methods") or {}).values():
+            path = re.sub(r"\\{[^}]*\\}", "[^/:]+", re.escape(method.get("flatPath") or method["path"]))
+            messages = ((method.get(part) or {}).get("$ref", "") for part in ("request", "response"))
+            found.append((method["httpMethod"], re.compile(path), *messages))
+        for below in (resource.get("resources") or {}).values():
+            gather(below)
+
+    gather(document(service, version))
+    return found
+
+
+def messages(service: str, version: str, http: str, path: str) -> tuple[str, str]:
+    """The messages that a call takes and gives. `path` begins with the version."""
+    for method, pattern, request, response in methods(service, version):
+        if method == http and pattern.fullmatch(path):
+            return request, response
+    raise AssertionError(f"Google's {service} {version} has no {http} {path}")
+
+
+def problems(service: str, version: str, message: str, value: Any, place: str = "") -> list[str]:
+    """What of a message is not as the document says."""
+    schemas = document(service, version)["schemas"]
+    return list(_problems(schemas, {"$ref": message}, value, place or message))
+
+
+def _problems(schemas: Obj, kind: Obj, value: Any, place: str) -> Iterator[str]:
+    if "$ref" in kind:
+        kind = schemas[kind["$ref"]]
+    wanted = _PYTHON[kind["type"]]
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool and kind["type"] != "any"):
+        yield f"{place}: {value!r} is no {kind['type']}"
+    elif kind["type"] == "array":
+        for index, item in enumerate(value):
+            yield from _problems(schemas, kind["items"], item, f"{place}[{index}]")
+    elif kind["type"] == "object":
+        for key, item in value.items():
+            below = (kind.get("properties") or {}).get(key) or kind.get("additionalProperties")
+            if below is None:
+                yield f"{place}.{key}: unknown"
+            else:
+                yield from _problems(schemas, below, item, f"{place}.{key}")
+    elif "enum" in kind and value not in kind["enum"]:
+        yield f"{place}: {value!r} is none of {kind['enum']}"
+    elif kind.get("format") in {"int64", "uint64"} and not re.fullmatch(r"-?[0-9]+", value):
+        yield f"{place}: {value!r} is no number"
+
+
+_PYTHON: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "any": object,
+}
+
+
+def rendered(service: str, version: str) -> bytes:
+    """The file that the twin ships."""
+    return orjson.dumps(reduced(service, version), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+if __name__ == "__main__":
+    for each in SERVICES:
+        (SHIPPED / f"{each[0]}-{each[1]}.json").write_bytes(rendered(*each))
