@@ -16,7 +16,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sliceworks.base.loops import ScaledLoop, TimedLoop, VirtualLoop, check_speed
+from sliceworks.base.loops import ScaledLoop, TimedLoop, VirtualLoop, check_speed, whole_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -92,7 +92,7 @@ def timestamp() -> str:
     """Now, as Kubernetes writes it: `2026-11-15T03:04:05Z`."""
     loop = asyncio._get_running_loop()
     if isinstance(loop, TimedLoop):
-        return rfc3339(loop.now())
+        return loop.timestamp()
     global _last_second, _last_text  # noqa: PLW0603 - a cache of one entry
     second = int(time.time())
     if second != _last_second:
@@ -108,12 +108,12 @@ def micro_timestamp() -> str:
 
 def rfc3339(moment: datetime) -> str:
     """A moment as Kubernetes writes `metav1.Time`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return whole_seconds(moment)
 
 
 def rfc3339_micro(moment: datetime) -> str:
     """A moment as Kubernetes writes `metav1.MicroTime`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{moment.astimezone(UTC).isoformat(timespec='microseconds')[:26]}Z"
 
 
 def wait_until(true: Callable[[], bool], timeout: float, *, every: float = 0.02) -> bool:

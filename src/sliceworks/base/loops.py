@@ -30,10 +30,24 @@ class TimedLoop(asyncio.SelectorEventLoop):
         super().__init__(_Selector(self._wait))
         # Timers that lie within a microsecond fire together: float sums of long times need the room.
         self._clock_resolution = _RESOLUTION
+        # What was read last, and how it is written: much happens at one moment of virtual time.
+        self._read_at, self._moment, self._text = 0.0, self.start, whole_seconds(self.start)
 
     def now(self) -> datetime:
         """The moment this loop's clock shows."""
-        return self.start + timedelta(seconds=self.time())
+        self._read()
+        return self._moment
+
+    def timestamp(self) -> str:
+        """The same moment as Kubernetes writes it."""
+        self._read()
+        return self._text
+
+    def _read(self) -> None:
+        seconds = self.time()
+        if seconds != self._read_at:
+            self._read_at, self._moment = seconds, self.start + timedelta(seconds=seconds)
+            self._text = whole_seconds(self._moment)
 
     def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
         raise NotImplementedError
@@ -151,6 +165,11 @@ class _Selector(selectors.BaseSelector):
 
     def get_key(self, fileobj: Any) -> selectors.SelectorKey:
         return self._real.get_key(fileobj)
+
+
+def whole_seconds(moment: datetime) -> str:
+    """A moment as Kubernetes writes it: `2026-11-15T03:04:05Z`."""
+    return f"{moment.astimezone(UTC).isoformat(timespec='seconds')[:19]}Z"
 
 
 def check_speed(speed: float) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def set_defaults(schema: Schema, value: Any, settled: Container[str] = ()) -> None:
     """Completes the value in place, parents before children. Nothing is filled in below the fields that are settled."""
-    wanted = plan(schema, "defaults", _work)
+    wanted = plan(schema, "functions", _functions) if schema.name else plan(schema, "defaults", _work)
     if wanted is None:
         return
     if not settled:
@@ -80,8 +80,12 @@ def _filled(wanted: Plan[Work], item: Any) -> Any:
     return item
 
 
+def _functions(schema: Schema) -> Work | None:
+    """The work in a built-in kind: its data carries Go's zero values as defaults, and its real defaults are functions."""
+    return (schema.defaulters, []) if schema.defaulters else None
+
+
 def _work(schema: Schema) -> Work | None:
-    # The data of built-in kinds carries Go's zero values as defaults; their real defaults are functions.
     statics = [] if schema.name else [_static(field, child) for field, child in schema.properties.items() if _has_default(child)]
     # A default of its own matters where the value is an element that may be `null`: see _filled.
     return (schema.defaulters, statics) if schema.defaulters or statics or _has_default(schema) else None

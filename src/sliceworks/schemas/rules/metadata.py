@@ -11,6 +11,8 @@ from sliceworks.schemas.rules import name_rules
 from sliceworks.schemas.rules.texts import Errors, immutable, named, not_negative
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sliceworks.schemas.rules.shape import Json
 
 _ANNOTATIONS_LIMIT = 256 * 1024
@@ -22,12 +24,16 @@ _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerD
 _FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-def metadata_errors(meta: Json, path: str = "metadata", *, builtin: bool = True) -> Errors:
-    """Errors of metadata on create. Built-in kinds ask more of finalizers than custom resources do."""
+def metadata_errors(meta: Json, path: str = "metadata", *, builtin: bool = True, old: Json | None = None) -> Errors:
+    """Errors of metadata on create, and again on update. Built-in kinds ask more of finalizers than custom resources do.
+
+    Parts that are as they were in `old` have been found right before.
+    """
     out: Errors = []
+    before = old or {}
     not_negative(out, meta.get("generation"), f"{path}.generation")
-    _common(out, meta, path)
-    if finalizers := meta.get("finalizers"):
+    _common(out, meta, before, path)
+    if (finalizers := meta.get("finalizers")) and finalizers != before.get("finalizers"):
         for name in finalizers:
             named(out, name, f"{path}.finalizers", name_rules.qualified_name_errors)
         if _ORPHAN in finalizers and _FOREGROUND in finalizers:
@@ -52,8 +58,8 @@ def metadata_update_errors(new: Json, old: Json, path: str = "metadata", *, buil
     for field in _FIXED:
         if new.get(field) != old.get(field):
             immutable(out, new.get(field), old.get(field), f"{path}.{field}")
-    _common(out, new, path)
-    if builtin and finalizers:
+    _common(out, new, old, path)
+    if builtin and finalizers and finalizers != old.get("finalizers"):
         _kubernetes_finalizers(out, finalizers, f"{path}.finalizers")
     return out
 
@@ -84,15 +90,11 @@ def finalizer_errors(out: Errors, name: str, path: str) -> None:
         out.append(invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
 
 
-def _common(out: Errors, meta: Json, path: str) -> None:
-    if labels := meta.get("labels"):
-        label_errors(out, labels, f"{path}.labels")
-    if annotations := meta.get("annotations"):
-        annotation_errors(out, annotations, f"{path}.annotations")
-    if owners := meta.get("ownerReferences"):
-        _owners(out, owners, f"{path}.ownerReferences")
-    if managed := meta.get("managedFields"):
-        _managed(out, managed, f"{path}.managedFields")
+def _common(out: Errors, meta: Json, old: Json, path: str) -> None:
+    for field, check in _CHECKS.items():
+        value = meta.get(field)
+        if value and value != old.get(field):
+            check(out, value, f"{path}.{field}")
 
 
 def _kubernetes_finalizers(out: Errors, finalizers: list[str], path: str) -> None:
@@ -137,3 +139,11 @@ def _managed(out: Errors, managed: list[dict[str, Any]], path: str) -> None:
             out.append(too_long(f"{path}[{index}].manager", _LONGEST_MANAGER))
         if len((entry.get("subresource") or "").encode()) > _LONGEST_SUBRESOURCE:
             out.append(too_long(f"{path}[{index}].subresource", _LONGEST_SUBRESOURCE))
+
+
+_CHECKS: dict[str, Callable[[Errors, Any, str], None]] = {
+    "labels": label_errors,
+    "annotations": annotation_errors,
+    "ownerReferences": _owners,
+    "managedFields": _managed,
+}

@@ -137,6 +137,13 @@ def unique(out: Errors, seen: set[str], value: str, path: str) -> None:
     seen.add(value)
 
 
+def is_address(text: str) -> bool:
+    """Whether a text is an IP address, without making one of it."""
+    if _IPV4(text):
+        return all(int(part) <= 255 for part in text.split("."))
+    return parse_address(text) is not None
+
+
 def parse_address(text: str) -> IpAddress | None:
     """An IP address, leading zeros forgiven as the API server does."""
     if _IPV4(text):
@@ -160,7 +167,7 @@ def parse_network(text: str) -> IpNetwork | None:
 
 
 def address(out: Errors, value: str, path: str, known: Collection[str] = ()) -> None:
-    if value not in known and parse_address(value) is None:
+    if value not in known and not is_address(value):
         out.append(invalid(path, value, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
 
 

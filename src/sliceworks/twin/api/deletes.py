@@ -14,9 +14,9 @@ from sliceworks.schemas import builtins, structural
 from sliceworks.schemas.field_errors import FieldError, invalid, not_supported, refusal
 from sliceworks.twin.api import media, objects
 from sliceworks.twin.api.reads import check_list_options, render_list
+from sliceworks.twin.api.refusals import conflict, not_found
 from sliceworks.twin.api.selecting import matcher
 from sliceworks.twin.api.views import View
-from sliceworks.twin.api.writes import conflict, not_found
 
 if TYPE_CHECKING:
     from sliceworks.kube.transport import Response

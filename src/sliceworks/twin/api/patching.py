@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _JSON_PATCH, _MERGE, _STRATEGIC, _APPLY = media.PATCH_TYPES[:4]
-_ALWAYS_READ = ("kind", "apiVersion", "metadata")
-_PREFIXES = {_APPLY: "error decoding YAML: error converting YAML to JSON: ", _STRATEGIC: ""}
+_TYPE = ("kind", "apiVersion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +100,29 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
 
 def _untouched(new: Obj, old: Obj) -> Obj:
     """The parts that a patch left alone: they are as the store gave them, and need not be read by their schema again."""
-    return {field: value for field, value in new.items() if value is old.get(field) and field not in _ALWAYS_READ}
+    same = {field: value for field, value in new.items() if value is old.get(field) and field not in _TYPE}
+    if _same_map(new["metadata"], old["metadata"]):
+        # What comes later writes into it: it must not be the old object's.
+        same["metadata"] = {name: _copied(value) for name, value in old["metadata"].items()}
+    return same
+
+
+def _same_map(new: Obj, old: Obj) -> bool:
+    """Whether two maps hold the same values: texts may be copies, but a copy of a number may be of another type (`1.0`, `true`)."""
+    return new.keys() == old.keys() and all(
+        value is old[name] or (type(value) is str and value == old[name]) for name, value in new.items()
+    )
+
+
+def _copied(value: Any) -> Any:
+    return dict(value) if type(value) is dict else list(value) if type(value) is list else value
 
 
 def _decoded(call: Call, patch: Patch, new: Obj, untouched: Obj) -> Obj:
     # A patched object shares parts with the old one, and decoding changes what it reads.
     touched = fresh({field: value for field, value in new.items() if field not in untouched})
     read = objects.decode_only(call, touched, patch.twice, by_name=patch.type == _STRATEGIC)
-    whole = {field: value for field, value in read.items() if field in _ALWAYS_READ}
+    whole = {"kind": read["kind"], "apiVersion": read["apiVersion"], "metadata": untouched.get("metadata", read["metadata"])}
     for field in {**new, **read}:
         if field in untouched:
             whole[field] = untouched[field]

@@ -10,9 +10,9 @@ import orjson
 from sliceworks.base.errors import BadRequest, Expired, ServerTimeout
 from sliceworks.schemas.field_errors import FieldError, forbidden, not_supported, refusal
 from sliceworks.twin.api import large, media, objects
+from sliceworks.twin.api.refusals import not_found
 from sliceworks.twin.api.selecting import matcher
 from sliceworks.twin.api.views import View
-from sliceworks.twin.api.writes import not_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -17,8 +17,8 @@ from sliceworks.twin.api import media, objects, tables
 from sliceworks.twin.api.bodies import read_kind
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.patching import fresh, read_patch
+from sliceworks.twin.api.refusals import MODIFIED_SINCE, conflict, not_found
 from sliceworks.twin.api.views import partial
-from sliceworks.twin.api.writes import MODIFIED_SINCE, conflict, not_found
 
 if TYPE_CHECKING:
     from sliceworks.kube.transport import Response

@@ -15,7 +15,7 @@ from sliceworks.twin.api import media, objects, pod_parts, scaling
 from sliceworks.twin.api.bodies import read_kind
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.deletes import options_from
-from sliceworks.twin.api.writes import not_found
+from sliceworks.twin.api.refusals import not_found
 from sliceworks.twin.auth.token_requests import token_request
 
 if TYPE_CHECKING:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from sliceworks.base import clock, names
-from sliceworks.base.errors import AlreadyExists, BadRequest, Conflict, NotFound
-from sliceworks.schemas import field_errors, managed, rules, structural
-from sliceworks.twin.api import customs, objects, pod_parts
+from sliceworks.base.errors import BadRequest
+from sliceworks.schemas import field_errors, managed
+from sliceworks.twin.api import judging, objects, pod_parts, scopes
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.patching import apply_patch, check_patch_options, read_patch
+from sliceworks.twin.api.refusals import MODIFIED_SINCE, already_exists, conflict, not_found, uid_differs
 from sliceworks.twin.controllers.accounts import default_account
 
 if TYPE_CHECKING:
@@ -26,27 +25,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.store.entries import Entry
 
 Obj = dict[str, Any]
-MODIFIED_SINCE = "the object has been modified; please apply your changes to the latest version and try again"
-
-
-def not_found(call: Call, name: str = "") -> NotFound:
-    resource, name = call.resource, name or call.name
-    details = {"name": name, "group": resource.group, "kind": resource.plural}
-    return NotFound(f'{resource.qualified} "{name}" not found', details=_filled(details))
-
-
-def conflict(call: Call, name: str, why: str) -> Conflict:
-    resource = call.resource
-    details = {"name": name, "group": resource.group, "kind": resource.plural}
-    return Conflict(f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}', details=_filled(details))
-
-
-def _uid_differs(given: str, found: str) -> str:
-    return f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
-
-
-def _filled(details: dict[str, str]) -> dict[str, str]:
-    return {key: value for key, value in details.items() if value}
 
 
 class Writer:
@@ -75,7 +53,7 @@ class Writer:
             if not call.resource.strategy.create_on_update or call.target.subresource:
                 raise not_found(call)
             if obj["metadata"].get("uid"):
-                raise conflict(call, call.name, _uid_differs(obj["metadata"]["uid"], ""))
+                raise conflict(call, call.name, uid_differs(obj["metadata"]["uid"], ""))
             self._core.authorize(call.user, call.target, verb="create")
             entry, status = self.insert(call, obj), 201
         else:
@@ -97,7 +75,9 @@ class Writer:
             old = objects.served(call.resource, call.version, current)
             obj = apply_patch(call, patch, old)
             self._check_patched(call, obj, current, old)
-            entry, status = self.replace(call, obj, current, applied=patch.apply), 200
+            # Nothing but the status and metadata can differ below: no plugin changes what both objects share.
+            same = old if call.target.subresource == "status" else None
+            entry, status = self.replace(call, obj, current, old=same, applied=patch.apply), 200
         await self._core.store.settled()
         return self._answer(call, status, entry)
 
@@ -131,7 +111,7 @@ class Writer:
         if call.resource.namespaced and metadata.get("namespace") != call.namespace:
             raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
         if metadata.get("uid") != old["metadata"].get("uid"):
-            raise conflict(call, call.name, _uid_differs(metadata.get("uid", ""), old["metadata"]["uid"]))
+            raise conflict(call, call.name, uid_differs(metadata.get("uid", ""), old["metadata"]["uid"]))
 
     def insert(self, call: Call, obj: Obj, *, applied: bool = False) -> Entry:
         """Bring a new object in. `applied`: server-side apply has settled the ownership of its fields already."""
@@ -156,18 +136,18 @@ class Writer:
         strategy.prepare_create(obj, self._core.view)
         self._core.admit(call, "CREATE", obj, None)
         name = metadata.get("name", "")
-        objects.refuse(call, name, self._errors(call, obj, None))
-        self._warn(call, obj)
+        objects.refuse(call, name, judging.errors(self._core, call, obj, None))
+        call.warnings += judging.warnings(call, obj, None)
         self._core.judge(call, obj, None)
         if self._core.store.get(resource.stored_as, call.namespace, name) is not None:
-            self._exists(call, name)
+            raise already_exists(call, name)
         return self._write(call, name, obj)
 
     def _own(self, call: Call, old: Obj | None, obj: Obj, subresource: str) -> None:
         """Write down who owns what, as it came: what the server itself fills in later belongs to nobody."""
         managed.update(
             old, obj, call.version.schema(), manager=call.manager, subresource=subresource, api_version=call.api_version,
-            now=clock.timestamp(), reset_fields=self._reset_fields(call), reset_owners=call.forget_owners,
+            now=clock.timestamp(), reset_fields=scopes.reset_fields(call), reset_owners=call.forget_owners,
         )  # fmt: skip
 
     def _name(self, call: Call, metadata: Obj) -> None:
@@ -179,44 +159,40 @@ class Writer:
             if self._core.store.get(call.resource.stored_as, call.namespace, metadata["name"]) is None:
                 return
 
-    def _exists(self, call: Call, name: str) -> None:
-        resource = call.resource
-        details = _filled({"name": name, "group": resource.group, "kind": resource.plural})
-        raise AlreadyExists(f'{resource.qualified} "{name}" already exists', details=details)
-
     def replace(
         self,
         call: Call,
         obj: Obj,
         current: Entry,
         *,
+        old: Obj | None = None,
         applied: bool = False,
         keep: Callable[[Obj, Obj], None] | None = None,
     ) -> Entry:
-        """Put a new state in the place of the current one. `keep` narrows what the change may touch."""
+        """Put a new state in the place of the current one, which is read unless it comes as `old`. `keep` narrows what the change
+        may touch."""
         resource, strategy = call.resource, call.resource.strategy
-        old = objects.served(resource, call.version, current)
+        old = objects.served(resource, call.version, current) if old is None else old
         self._check_version(call, obj, old)
         subresource = call.target.subresource
         if not applied:
             self._own(call, old, obj, subresource)
-        _carry_over(obj, old)
-        obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        scopes.carry_over(obj, old)
         if keep is not None:
             keep(obj, old)
         elif subresource == "status":
-            self._keep_all_but_status(call, obj, old)
+            scopes.keep_all_but_status(call, obj, old)
         elif subresource in pod_parts.PARTS:
             pod_parts.narrow(subresource, obj, old)
-            self._raise_generation(call, obj, old)
+            scopes.raise_generation(call, obj, old)
         else:
             if strategy.has_status:
-                _copy(old, obj, "status")
+                scopes.copy(old, obj, "status")
             strategy.prepare_update(obj, old, self._core.view)
-            self._raise_generation(call, obj, old)
+            scopes.raise_generation(call, obj, old)
         self._core.admit(call, "UPDATE", obj, old)
-        objects.refuse(call, call.name, self._errors(call, obj, old))
-        self._warn(call, obj)
+        objects.refuse(call, call.name, judging.errors(self._core, call, obj, old))
+        call.warnings += judging.warnings(call, obj, old)
         self._core.judge(call, obj, old)
         managed.keep_times(old, obj)
         if obj == old:
@@ -237,94 +213,9 @@ class Writer:
             )  # fmt: skip
         uid = obj["metadata"].get("uid")
         if uid and uid != old["metadata"]["uid"]:
-            raise conflict(call, call.name, _uid_differs(uid, old["metadata"]["uid"]))
+            raise conflict(call, call.name, uid_differs(uid, old["metadata"]["uid"]))
         if given not in {"", "0"} and given != old["metadata"]["resourceVersion"]:
             raise conflict(call, call.name, MODIFIED_SINCE)
-
-    def _keep_all_but_status(self, call: Call, obj: Obj, old: Obj) -> None:
-        if call.resource.custom:
-            status, fields = obj.get("status"), obj["metadata"].get("managedFields")
-            obj.clear()
-            obj.update(orjson.loads(orjson.dumps(old)))
-            obj.pop("status", None)
-            if status is not None:
-                obj["status"] = status
-            obj["metadata"].pop("managedFields", None)
-            if fields is not None:
-                obj["metadata"]["managedFields"] = fields
-            return
-        for field in [key for key in old if key not in {"kind", "apiVersion", "metadata", "status"}]:
-            obj[field] = old[field]
-        for field in [key for key in obj if key not in old and key != "status"]:
-            del obj[field]
-        if "qosClass" in (old.get("status") or {}):
-            obj.setdefault("status", {}).setdefault("qosClass", old["status"]["qosClass"])
-        for field in call.resource.strategy.status_resets.get("f:metadata", ()):
-            _copy(old["metadata"], obj["metadata"], field.removeprefix("f:"))
-
-    def _raise_generation(self, call: Call, obj: Obj, old: Obj) -> None:
-        strategy = call.resource.strategy
-        if not strategy.generation:
-            return
-        ignored = {"metadata", "status"} if strategy.has_status or not call.resource.custom else {"metadata"}
-        changed = any(obj.get(key) != old.get(key) for key in obj.keys() | old.keys() if key not in ignored)
-        if changed:
-            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-
-    def _errors(self, call: Call, obj: Obj, old: Obj | None) -> list[field_errors.FieldError]:
-        resource, metadata = call.resource, obj["metadata"]
-        builtin = not resource.custom
-        errors: list[field_errors.FieldError] = []
-        if old is None:
-            errors += self._name_errors(call, metadata)
-        errors += rules.metadata_errors(metadata, "metadata", builtin=builtin)
-        if old is not None:
-            errors += rules.metadata_update_errors(metadata, old["metadata"], "metadata", builtin=builtin)
-        if resource.custom:
-            return errors + structural.validate(call.version.schema(), obj, "", old=old, cel=self._core.cel)
-        if resource.key == customs.KEY:
-            return errors + self._core.customs.errors(call, obj, old)
-        return errors + self._builtin_errors(call, obj, old)
-
-    def _builtin_errors(self, call: Call, obj: Obj, old: Obj | None) -> list[field_errors.FieldError]:
-        kind = f"{call.resource.group}/{call.resource.kind}"
-        if call.target.subresource == "status" and old is not None:
-            status = rules.status_checks().get(kind)
-            return list(status(obj, old)) if status else []
-        errors: list[field_errors.FieldError] = []
-        if (check := rules.kind_checks().get(kind)) is not None:
-            errors += check(obj)
-        if old is not None and call.target.subresource in pod_parts.PARTS:
-            errors += pod_parts.errors(call.target.subresource, obj, old)
-        elif old is not None and (update := rules.update_checks().get(kind)) is not None:
-            errors += update(obj, old)
-        return errors
-
-    def _warn(self, call: Call, obj: Obj) -> None:
-        """Tell of what is accepted but better avoided."""
-        warn = rules.kind_warnings().get(f"{call.resource.group}/{call.resource.kind}")
-        if warn is not None and not call.target.subresource:
-            call.warnings += warn(obj)
-
-    def _name_errors(self, call: Call, metadata: Obj) -> list[field_errors.FieldError]:
-        name, prefix = metadata.get("name"), metadata.get("generateName")
-        check = call.resource.strategy.name_errors
-        errors = (
-            [field_errors.invalid("metadata.generateName", prefix, text) for text in check(names.masked_prefix(prefix))]
-            if prefix
-            else []
-        )
-        if not name:
-            return [*errors, field_errors.required("metadata.name", "name or generateName is required")]
-        return errors + [field_errors.invalid("metadata.name", name, text) for text in check(name)]
-
-    def _reset_fields(self, call: Call) -> Obj:
-        """The fields that this endpoint never gives anyone: they are put back before ownership is written down."""
-        if not call.resource.strategy.has_status:
-            return {}
-        if call.target.subresource == "status":
-            return dict(call.resource.strategy.status_resets)
-        return {"f:status": {}}
 
     def _finished(self, call: Call, obj: Obj) -> bool:
         metadata = obj["metadata"]
@@ -341,20 +232,3 @@ class Writer:
 
     def _answer(self, call: Call, status: int, entry: Entry) -> Response:
         return self._core.reader.answer(call, status, entry)
-
-
-def _carry_over(obj: Obj, old: Obj) -> None:
-    """Take from the stored object what no client may change, or what it left out."""
-    metadata, before = obj["metadata"], old["metadata"]
-    metadata["name"] = before["name"]
-    for field in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
-        if not metadata.get(field) and field in before:
-            metadata[field] = before[field]
-    _copy(before, metadata, "generation")
-
-
-def _copy(source: Obj, target: Obj, field: str) -> None:
-    if field in source:
-        target[field] = source[field]
-    else:
-        target.pop(field, None)
