@@ -27,6 +27,8 @@ _KINDS = {
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
 _WANTED = ("job", "jobset", "clusterqueue", "cohort", "resourceflavor", "workload")
+
+_PATCHES = "config/components/crd/patches"
 # Kueue reads the certificate of its metrics from here when it does not make its own; the place is not configurable.
 _METRICS = Path("/etc/kueue/metrics/certs")
 
@@ -94,6 +96,7 @@ class KueueManager:
                 client = {"url": f"https://127.0.0.1:{self._port}/convert", "caBundle": self._authority}
                 webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
                 definition["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+                _store_newest(definition)
             self._api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).ok(201)
         eventually(self._served, what="Kueue's kinds are served")
 
@@ -112,4 +115,7 @@ class KueueManager:
             self._api.post(f"/apis/admissionregistration.k8s.io/v1/{_KINDS[document['kind']]}", document).ok(201)
 
 
-_PATCHES = "config/components/crd/patches"
+def _store_newest(definition: dict[str, Any]) -> None:
+    """Kueue works with v1beta2 and stores v1beta1, so that every object would be converted at every read and write."""
+    for version in definition["spec"]["versions"]:
+        version["storage"] = version["name"] == "v1beta2"

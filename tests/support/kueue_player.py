@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import copy
-import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from tests.support.kueue import GROUP, PRIORITY, QUEUE
 from tests.support.kueue_worlds import STEPS, Job, World
+from tests.support.quiet import Quiet
 
 if TYPE_CHECKING:
     from tests.support.http import Api
 
 Obj = dict[str, Any]
-_UNTIL_STILL = 2.0
-# The version that the real one stores: there nothing has to be converted one by one.
-_STORED = GROUP.replace("v1beta2", "v1beta1")
+_REST = 2.0
 
 
 class Player:
@@ -29,15 +28,16 @@ class Player:
 
     def play(self) -> None:
         """All steps of all worlds. After each, wait until nothing moves."""
-        for number in range(1, 100):
-            self._make("WorkloadPriorityClass", "workloadpriorityclasses", f"{self._prefix}-{number}", value=number)
-        for world in self._worlds:
-            self._build(world)
-        time.sleep(1.0)
-        for number in range(STEPS):
-            for world in self._worlds:
-                self._step(world, world.steps[number])
-            self._note(self._still())
+        with ThreadPoolExecutor(8) as hands, Quiet(self._api, f"{GROUP}/workloads", essence=_essence) as quiet:
+            list(hands.map(self._priority, range(1, 100)))
+            list(hands.map(self._build, self._worlds))
+            quiet.rest(_REST)
+            for number in range(STEPS):
+                list(hands.map(lambda world: self._step(world, world.steps[number]), self._worlds))  # noqa: B023
+                self._note(self._still(quiet))
+
+    def _priority(self, number: int) -> None:
+        self._make("WorkloadPriorityClass", "workloadpriorityclasses", f"{self._prefix}-{number}", value=number)
 
     def evictions(self) -> dict[int, dict[str, int]]:
         """How often each job was preempted."""
@@ -93,7 +93,7 @@ class Player:
         self._api.post(home, {"metadata": {"name": step.name, "labels": labels}, "spec": job}).ok(201)
 
     def _workloads(self) -> list[tuple[int, str, Obj]]:
-        items = self._api.get(f"{_STORED}/workloads").ok().json["items"]
+        items = self._api.get(f"{GROUP}/workloads").ok().json["items"]
         start = f"{self._prefix}-s"
         mine = [item for item in items if item["metadata"]["namespace"].startswith(start)]
         return [
@@ -114,19 +114,25 @@ class Player:
                 found[seed][job] = ",".join(flavors)
         return found
 
-    def _still(self) -> dict[int, dict[str, str]]:
-        """Who is admitted, once that has not changed for a while."""
-        last, since = self._admitted(), time.monotonic()
-        while last is None or time.monotonic() - since < _UNTIL_STILL:
-            time.sleep(0.3)
-            now = self._admitted()
-            if now != last:
-                last, since = now, time.monotonic()
-        return last
+    def _still(self, quiet: Quiet) -> dict[int, dict[str, str]]:
+        """Who is admitted, once nothing has changed for a while."""
+        for _ in range(30):
+            quiet.rest(_REST)
+            admitted = self._admitted()
+            if admitted is not None:
+                return admitted
+        raise AssertionError("some Workloads never came, or never went")
 
     def _note(self, admitted: dict[int, dict[str, str]]) -> None:
         for seed, jobs in admitted.items():
             self.seen[seed].append(jobs)
+
+
+def _essence(workload: Obj) -> Any:
+    """What a step may change. What is said of those that wait goes on changing for ever in a StrictFIFO queue."""
+    status = workload.get("status") or {}
+    states = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    return states, "admission" in status, workload["metadata"].get("deletionTimestamp")
 
 
 def _leaving(workload: Obj) -> bool:

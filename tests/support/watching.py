@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from typing import TYPE_CHECKING, Any, Self
 
 import orjson
@@ -29,6 +31,12 @@ class Watch:
         """Hang up."""
         self._response.close()
         self._connection.close()
+
+    def hang_up(self) -> None:
+        """End a stream that another thread reads."""
+        if self._connection.sock is not None:
+            with contextlib.suppress(OSError):
+                self._connection.sock.shutdown(socket.SHUT_RDWR)
 
     def body(self) -> Any:
         """The JSON body of a watch that was refused outright."""

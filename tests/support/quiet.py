@@ -1,0 +1,77 @@
+"""Knows when a cluster has come to rest: watches some kinds, and waits until none of their objects has changed for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.http import Api
+    from tests.support.watching import Watch
+
+Obj = dict[str, Any]
+
+
+def _version(obj: Obj) -> Any:
+    return obj["metadata"]["resourceVersion"]
+
+
+class Quiet:
+    """Watches all objects below `paths`, in threads of its own, until it is closed. `essence` is what counts of an object."""
+
+    def __init__(self, api: Api, *paths: str, essence: Callable[[Obj], Any] = _version) -> None:
+        self._api, self._essence = api, essence
+        self._known: dict[str, Any] = {}
+        self._changed = threading.Condition()
+        self._last = time.monotonic()
+        self._closed = False
+        self._open: dict[str, Watch] = {}
+        self._threads = [threading.Thread(target=self._follow, args=(path,), daemon=True) for path in paths]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed = True
+        for watch in list(self._open.values()):
+            watch.hang_up()
+        for thread in self._threads:
+            thread.join()
+
+    def rest(self, seconds: float, limit: float = 300) -> None:
+        """Wait until nothing has changed for so many seconds, counted from now at the earliest."""
+        begun = time.monotonic()
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                left = max(self._last, begun) + seconds - now
+                if left <= 0:
+                    return
+                assert now - begun < limit, f"something still changed after {limit:.0f} s"
+                self._changed.wait(left)
+
+    def _follow(self, path: str) -> None:
+        while not self._closed:
+            query = {"resourceVersion": self._api.get(path, {"limit": 1}).ok().version, "timeoutSeconds": 600}
+            with self._api.watch(path, query, seconds=660) as watch:
+                self._open[path] = watch
+                # A stream that was hung up may break in the middle of a line.
+                with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+                    while (event := watch.event()) is not None and not self._closed:
+                        self._note(event)
+
+    def _note(self, event: Obj) -> None:
+        uid = event["object"].get("metadata", {}).get("uid", "")
+        essence = None if event["type"] in ("DELETED", "ERROR") else self._essence(event["object"])
+        if essence is None or self._known.get(uid, ()) != essence:
+            self._known[uid] = essence
+            with self._changed:
+                self._last = time.monotonic()
+                self._changed.notify_all()
