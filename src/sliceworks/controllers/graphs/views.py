@@ -1,0 +1,113 @@
+"""Caches of the objects that graphs are made of: one for each kind we make, one for each kind we only look at.
+
+Our own writes enter the cache with their answer, before the watch tells of them: whoever looks next sees what was written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sliceworks.controllers.graphs import names, records
+from sliceworks.controllers.graphs.records import Record, in_cache
+from sliceworks.kube.informers import Informers
+from sliceworks.kube.resources import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sliceworks.kube.client import Client
+    from sliceworks.kube.informers import Delta, Informer
+    from sliceworks.kube.resources import Object, Resource
+
+_BY_SET = "applyset"
+_PATIENCE = 30.0
+
+
+def _set_of(kept: Object) -> Iterable[str]:
+    return (kept[records.RECORD].set_id,)
+
+
+class View:
+    """The objects of one kind."""
+
+    def __init__(self, resource: Resource, informer: Informer, transform: Callable[[Object], Object]) -> None:
+        self.resource = resource
+        self._informer = informer
+        self._transform = transform
+
+    def get(self, name: str, namespace: str = "") -> Record | None:
+        """One object, where it is known."""
+        return in_cache(self._informer.store.get(name, namespace))
+
+    def members(self, set_id: str) -> list[Record]:
+        """The objects with the label of an ApplySet."""
+        return [kept[records.RECORD] for kept in self._informer.store.by_index(_BY_SET, set_id)]
+
+    def all(self, namespace: str = "") -> list[Record]:
+        """Every object, or those of a namespace."""
+        return [kept[records.RECORD] for kept in self._informer.store.select(namespace or None)]
+
+    def wrote(self, answer: Object) -> Record:
+        """Take in what the server answered to a write."""
+        kept = self._transform(answer)
+        record: Record = kept[records.RECORD]
+        known = self.get(record.name, record.namespace)
+        if known is None or known.uid != record.uid or int(known.version) <= int(record.version):
+            self._informer.store.put(kept)
+        return record
+
+    def lost(self, record: Record) -> None:
+        """Take in that an object is not there any more, or not in this view."""
+        known = self.get(record.name, record.namespace)
+        if known is not None and known.uid == record.uid:
+            self._informer.store.remove(Key(record.namespace, record.name))
+
+    async def ready(self) -> None:
+        """Wait until the cache has been filled; TimedOut says what stood in the way."""
+        await self._informer.wait_synced(_PATIENCE)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._informer.close()
+
+
+class Views:
+    """Opens each view once, for as long as the controller runs."""
+
+    def __init__(
+        self, client: Client, on_child: Callable[[Resource, Delta], None], on_foreign: Callable[[Resource, Delta], None]
+    ) -> None:
+        self._children = Informers(client, transform=records.child)
+        self._foreigners = Informers(client, transform=records.foreign)
+        self._on_child, self._on_foreign = on_child, on_foreign
+        self._open: dict[tuple[Resource, bool], View] = {}
+
+    async def children(self, resource: Resource) -> View:
+        """The objects of a kind that are ours, whichever instance's, with the cache filled."""
+        view = self._open.get((resource, True))
+        if view is None:
+            informer = self._children.open(resource, labels=f"{names.OWNED}=true")
+            informer.store.add_index(_BY_SET, _set_of)
+            informer.add_handler(lambda delta: self._on_child(resource, delta))
+            view = self._open[resource, True] = View(resource, informer, records.child)
+        await view.ready()
+        return view
+
+    async def foreigners(self, resource: Resource) -> View:
+        """All objects of a kind, with the cache filled."""
+        view = self._open.get((resource, False))
+        if view is None:
+            informer = self._foreigners.open(resource)
+            informer.add_handler(lambda delta: self._on_foreign(resource, delta))
+            view = self._open[resource, False] = View(resource, informer, records.foreign)
+        await view.ready()
+        return view
+
+    def opened(self) -> list[View]:
+        """The views of our own objects that are open."""
+        return [view for (_, ours), view in self._open.items() if ours]
+
+    async def close(self) -> None:
+        """Close them all."""
+        await self._children.close()
+        await self._foreigners.close()
