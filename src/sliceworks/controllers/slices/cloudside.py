@@ -108,7 +108,7 @@ class Cloud:
         if self.trouble is not None and self._troubles:
             log.warning("the cloud answers again")
         self.trouble, self._troubles = None, 0
-        self._metrics.lists += 1
+        self._metrics.lists.add()
         self.pools = {pool.name: self._explained(pool) for pool in map(read_pool, raw)}
         self._metrics.pools = Counter(pool.status for pool in self.pools.values() if pool.ours)
         for flight in [each for each in self._flights.values() if each.operation and each.began < began]:
@@ -144,7 +144,7 @@ class Cloud:
         else:
             flight.operation = operation.name
             self.window.accepted()
-            self._metrics.operations[flight.kind, "accepted"] += 1
+            self._metrics.operations.add(flight.kind, "accepted")
             self._started(flight)
         finally:
             # What was asked for changes the picture, and what was refused may have: look again soon.
@@ -172,7 +172,7 @@ class Cloud:
 
     def _refused(self, flight: Flight, error: SliceworksError) -> None:
         now = clock.loop_time()
-        self._metrics.operations[flight.kind, type(error).__name__] += 1
+        self._metrics.operations.add(flight.kind, type(error).__name__)
         if isinstance(error, TooManyOperations | FailedPrecondition):
             running = sum(bool(each.operation) for each in self._flights.values())
             self.window.refused(running, now, error.retry_after or 0.0)
@@ -254,7 +254,7 @@ class Cloud:
 
     def _succeeded(self, flight: Flight) -> None:
         action = flight.action
-        self._metrics.operations[flight.kind, "succeeded"] += 1
+        self._metrics.operations.add(flight.kind, "succeeded")
         self._later.pop(action.name, None)
         if isinstance(action, Create):
             self._metrics.time_to_capacity.observe(max(clock.now().timestamp() - action.since, 0.0))

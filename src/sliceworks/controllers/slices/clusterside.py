@@ -111,7 +111,7 @@ class Cluster:
         found = await self._apply_status(action.about, {"conditions": [condition]})
         if action.event:
             log.warning("%s %s/%s: %s", action.about.kind, action.about.namespace, action.about.name, action.message)
-            self._metrics.failures[action.reason] += 1
+            self._metrics.failures.add(action.reason)
             self._events.record(action.about.reference(), words.CREATION_FAILED, action.message, type="Warning")
         return found
 
@@ -122,7 +122,7 @@ class Cluster:
         found = await self._client.patch(self._resources["JobSet"], action.owner.name, change, action.owner.namespace)
         for about, why in action.failed:
             log.warning("%s %s/%s: %s", about.kind, about.namespace, about.name, why.message)
-            self._metrics.failures[why.reason] += 1
+            self._metrics.failures.add(why.reason)
             self._events.record(about.reference(), words.CREATION_FAILED, why.message, type="Warning")
             self._events.record(action.owner.reference(), words.CREATION_FAILED, why.message, type="Warning")
         return found

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Self
 
 from sliceworks.base import clock
+from sliceworks.controllers.metrics import Registry
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.cloudside import Cloud
 from sliceworks.controllers.slices.clusterside import Cluster
@@ -15,7 +16,6 @@ from sliceworks.controllers.slices.metrics import Metrics
 from sliceworks.controllers.slices.watching import Watching
 from sliceworks.controllers.slices.world import Create, Decision, Delete, World
 from sliceworks.kube.events import EventRecorder
-from sliceworks.kube.leader import LeaderElection
 
 if TYPE_CHECKING:
     from sliceworks.cloud.container import Container
@@ -30,8 +30,8 @@ _AGAIN = 60.0  # seconds after which everything is looked at though nothing chan
 class SlicesController:
     """Makes and gives back node pools for one cluster. `run` works until cancelled, and can be run again."""
 
-    def __init__(self, client: Client, container: Container, settings: Settings) -> None:
-        self.metrics = Metrics()
+    def __init__(self, client: Client, container: Container, settings: Settings, registry: Registry | None = None) -> None:
+        self.metrics = Metrics(registry or Registry())
         self.ready = False
         self.settings = settings
         self._client, self._container = client, container
@@ -47,11 +47,6 @@ class SlicesController:
                     group.create_task(self._look(hands), name="slices")
             finally:
                 self.ready = False
-
-    async def lead(self, namespace: str, identity: str = "") -> None:
-        """Run for as long as this copy holds the lease; wait for it otherwise."""
-        election = LeaderElection(self._client, words.LEASE, namespace, identity=identity)
-        await election.run(self.run)
 
     def changed(self) -> None:
         """Something is new: look at everything soon."""

@@ -1,0 +1,219 @@
+"""Random lives of the slices controller: JobSets come and go, the cloud fails in all its ways, the controller dies; and what must
+hold at the end of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from tests.support.slices import SETTINGS, ZONE, Obj, Rig, jobset, rig
+
+from sliceworks.base import clock
+from sliceworks.base.errors import NotFound
+from sliceworks.controllers.slices import words
+from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT
+from sliceworks.controllers.slices.watching import JOBSET
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ZONES = (ZONE, "us-central2-a", "us-central2-c")
+SHAPES = (("tpu-v4-podslice", "2x2x1", 1, 4), ("tpu-v4-podslice", "2x2x2", 2, 4), ("tpu-v5p-slice", "2x2x4", 4, 4))
+_TROUBLED = 1800  # seconds in which things happen
+_PATIENCE = 6 * 3600  # seconds until all must be well again
+_REQUESTS = ("TooManyOperations", "IncompatibleOperation", "Unavailable", "InternalError", "LostAnswers", "PermissionDenied")
+_REFUSALS = ("ExpiredCredentials", "RateLimited", "QuotaExceeded")
+_OPERATIONS = ("FailedOperations", "SlowOperations", "StuckOperations", "Stockout", "MachineQuotaExceeded")
+
+
+@dataclass
+class Life:
+    """One life: what was submitted, and what was seen."""
+
+    rig: Rig
+    random: Random
+    submitted: dict[str, str] = field(default_factory=dict)  # JobSet and what must become of it
+    foreign: dict[str, Obj] = field(default_factory=dict)
+    seen: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    made: dict[str, float] = field(default_factory=dict)
+
+    def note(self, text: str) -> None:
+        self.seen.append(f"{clock.loop_time():9.1f} {text}")
+
+
+async def live(seed: int) -> Life:
+    """Run one life to its end."""
+    random = Random(seed)
+    capacity = random.choice([(ON_DEMAND,), (SPOT, ON_DEMAND)])
+    zones = ZONES[: random.randint(1, 3)]
+    limit = random.choice([0.0, 600.0, 1800.0])
+    settings = replace(SETTINGS, zones=zones, capacity=capacity, time_limit=limit, suspended_grace=60.0, creation_timeout=600.0)
+    seconds = {name: random.choice([2, 10, 40]) for name in ("createNodePool", "deleteNodePool", "boot", "giveUp")}
+    async with rig(settings, operations=random.randint(1, 6), seconds=seconds) as made:
+        life = Life(made, random)
+        made.cluster.cloud.handle = _watched(life, made.cluster.cloud.handle)  # type: ignore[method-assign]
+        made.container = made.open_container()
+        await _others(life)
+        made.start()
+        await _troubles(life)
+        await _settle(life)
+        await _judge(life)
+        await made.check_alive()
+        return life
+
+
+def _watched(life: Life, handle: Any) -> Any:
+    """Every request to the cloud is looked at: pools of others are not to be touched, none is to be made while there is one."""
+
+    async def watched(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Any:
+        name = target.rpartition("/")[2]
+        if method == "DELETE" and name in life.foreign:
+            life.wrong.append(f"{name} was deleted")
+        answer = await handle(method, target, headers, body)
+        if method != "GET":
+            asked = orjson.loads(body)["nodePool"]["name"] if method == "POST" and body and b"nodePool" in body else name
+            life.note(f"{method} {asked} {answer[0]} {answer[2][:160].decode() if answer[0] >= 400 else ''}")
+        return answer
+
+    return watched
+
+
+async def _others(life: Life) -> None:
+    """Pools of Terraform and of people, one of which looks like a slice."""
+    for name in ("terraform-pool", "slice-of-a-person"):
+        config = {"machineType": "e2-standard-4", "labels": {words.POOL_JOBSET_NAME: "js-0", "team": "a"}}
+        body = {"name": name, "initialNodeCount": 1, "locations": [ZONE], "config": config}
+        operation = await life.rig.container.create(body)
+
+        async def over(name: str = operation.name) -> bool:
+            return (await life.rig.container.operation(name)).done
+
+        await life.rig.until(over)
+        life.foreign[name] = (await life.rig.pools())[name]
+
+
+async def _troubles(life: Life) -> None:
+    random, rig = life.random, life.rig
+    moments = [(random.uniform(0, 600), _submit, index) for index in range(random.randint(2, 4))]
+    moments += [(random.uniform(0, _TROUBLED), _fault, index) for index in range(random.randint(0, 5))]
+    moments += [(random.uniform(0, _TROUBLED), _kill, index) for index in range(random.randint(0, 4))]
+    moments += [(random.uniform(100, _TROUBLED), _meddle, index) for index in range(random.randint(0, 3))]
+    now = 0.0
+    for moment, happen, index in sorted(moments, key=lambda each: each[0]):
+        await clock.sleep(moment - now)
+        now = moment
+        await happen(life, index)
+    await clock.sleep(max(_TROUBLED - now, 0))
+    for fault in rig.cluster.cloud.faults.all():
+        rig.cluster.cloud.faults.end(fault["name"])
+
+
+async def _submit(life: Life, index: int) -> None:
+    random, name = life.random, f"js-{index}"
+    accelerator, topology, pods, chips = random.choice(SHAPES)
+    kind = random.choices(["runs", "fails", "restarts", "wrong"], [6, 1, 1, 1])[0]
+    more: dict[str, Any] = {}
+    if kind == "wrong":
+        topology = "9x9x9"
+    if kind == "fails":
+        more["pod_annotations"] = {"sliceworks.dev/exit-code": "1"}
+    more["failurePolicy"] = {"maxRestarts": 0 if kind == "fails" else 20}
+    body = jobset(name, random.randint(1, 3), topology=topology, accelerator=accelerator, pods=pods, chips=chips, **more)
+    body["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"]["sliceworks.dev/run-seconds"] = str(
+        random.choice([20, 200])
+    )
+    life.submitted[name] = {"runs": "Completed", "restarts": "Completed", "fails": "Failed", "wrong": ""}[kind]
+    life.note(f"submit {name} {kind} {topology} x{body['spec']['replicatedJobs'][0]['replicas']}")
+    await life.rig.client.create(body)
+
+
+async def _fault(life: Life, index: int) -> None:
+    random = life.random
+    kind = random.choice((*_REQUESTS, *_REFUSALS, *_OPERATIONS))
+    given: Obj = {"name": f"fault-{index}", "fault": kind, "for": random.uniform(20, 400)}
+    if kind in ("SlowOperations", "LostAnswers"):
+        given["seconds"] = random.uniform(1, 60)
+    if kind in _OPERATIONS and random.random() < 0.4:
+        given["match"] = {"zone": random.choice(ZONES)}
+    if random.random() < 0.3:
+        given["count"] = random.randint(1, 5)
+    life.note(f"fault {given}")
+    life.rig.cluster.cloud.faults.add(given)
+
+
+async def _kill(life: Life, index: int) -> None:
+    life.note("kill")
+    await life.rig.kill()
+    await clock.sleep(life.random.choice([0.0, 1.0, 120.0]))
+    life.rig.start()
+    life.note("start")
+
+
+async def _meddle(life: Life, index: int) -> None:
+    """A person deletes a JobSet, or suspends it for a while."""
+    if not life.submitted:
+        return
+    name = life.random.choice(sorted(life.submitted))
+    try:
+        if life.random.random() < 0.5:
+            life.note(f"delete {name}")
+            await life.rig.client.delete(JOBSET, name, "default", propagation_policy="Background")
+            life.submitted[name] = ""
+            return
+        life.note(f"suspend {name}")
+        await life.rig.client.patch(JOBSET, name, {"spec": {"suspend": True}}, "default")
+        await clock.sleep(life.random.choice([10, 200]))
+        await life.rig.client.patch(JOBSET, name, {"spec": {"suspend": False}}, "default")
+        life.note(f"resume {name}")
+    except NotFound:
+        return
+
+
+async def _settle(life: Life) -> None:
+    """Nothing is in the way any more: wait until all that can run has run, then take the rest away and wait for its pools."""
+    rig = life.rig
+
+    async def ended() -> bool:
+        return all([await _state(rig, name) == wanted for name, wanted in life.submitted.items() if wanted])
+
+    try:
+        await rig.until(ended, _PATIENCE, "all JobSets end as they must")
+    except AssertionError as error:
+        life.wrong.append(str(error))
+    for name, wanted in life.submitted.items():
+        if not wanted:
+            try:
+                await rig.client.delete(JOBSET, name, "default", propagation_policy="Background")
+            except NotFound:
+                continue
+
+    async def given_back() -> bool:
+        return not await rig.slices()
+
+    try:
+        await rig.until(given_back, _PATIENCE, "all pools are given back")
+    except AssertionError as error:
+        life.wrong.append(str(error))
+
+
+async def _state(rig: Rig, name: str) -> str:
+    try:
+        return str(((await rig.jobset(name)).get("status") or {}).get("terminalState") or "")
+    except NotFound:
+        return ""
+
+
+async def _judge(life: Life) -> None:
+    pools = await life.rig.pools()
+    for name, before in life.foreign.items():
+        if pools.get(name) != before:
+            life.wrong.append(f"{name} is not what it was")
+    left = sorted(set(pools) - set(life.foreign))
+    if left:
+        life.wrong.append(f"pools are left: {left}")
+    for name, wanted in life.submitted.items():
+        if wanted and (found := await _state(life.rig, name)) != wanted:
+            life.wrong.append(f"{name} is {found or 'not over'}, not {wanted}: {(await life.rig.jobset(name)).get('status')}")

@@ -1,0 +1,150 @@
+"""The slices controller beside a twin in the test's own process, in virtual time: JobSets, a cloud with faults, and hands to look."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.cloud.container import Container
+from sliceworks.cloud.credentials import Token
+from sliceworks.cloud.inprocess import InProcess
+from sliceworks.cloud.session import Session
+from sliceworks.controllers.slices.controller import SlicesController
+from sliceworks.controllers.slices.settings import Settings
+from sliceworks.controllers.slices.watching import JOBSET
+from sliceworks.kube.client import Client
+from sliceworks.kube.well_known import EVENT, POD
+from sliceworks.twin.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+Obj = dict[str, Any]
+PROJECT, LOCATION, CLUSTER, ZONE = "example-project", "us-central2", "example-cluster", "us-central2-b"
+SETTINGS = Settings(project=PROJECT, location=LOCATION, cluster=CLUSTER, zones=(ZONE,))
+
+
+class Rig:
+    """One twin, its cloud, and the controller, which can be killed and started again."""
+
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self.cluster, self.settings = cluster, settings
+        self.client = Client(cluster.transport(), namespace="default")
+        self.service: Any = cluster.cloud.services["container"]
+        self.container = self.open_container()
+        self.controller: SlicesController | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def open_container(self) -> Container:
+        session = Session(credentials=Token(self.cluster.token), transport=InProcess(self.cluster.cloud.handle))
+        return Container(session, PROJECT, LOCATION, CLUSTER, prefix="/container")
+
+    def start(self, settings: Settings | None = None) -> None:
+        """Run the controller, anew."""
+        client = Client(self.cluster.transport(), namespace="default")
+        self.controller = SlicesController(client, self.open_container(), settings or self.settings)
+        self._task = asyncio.create_task(self.controller.run())
+
+    async def kill(self) -> None:
+        """End the controller wherever it is."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def check_alive(self) -> None:
+        """The controller is still at work."""
+        if self._task is not None and self._task.done():
+            await self._task
+
+    async def pools(self) -> dict[str, Obj]:
+        return {pool["name"]: pool for pool in await self.container.node_pools()}
+
+    async def slices(self) -> dict[str, str]:
+        """The states of the pools that a provisioner made, by Job."""
+        return {
+            pool["config"]["labels"]["google.com/tpu-provisioner-parent-name"]: pool["status"]
+            for pool in await self.container.node_pools()
+            if "google.com/nodepool-manager" in (pool["config"].get("labels") or {})
+        }
+
+    async def pods(self, phase: str = "") -> list[Obj]:
+        found = (await self.client.list(POD)).items
+        return [pod for pod in found if not phase or pod["status"].get("phase") == phase]
+
+    async def jobset(self, name: str = "js", namespace: str = "default") -> Obj:
+        return await self.client.get(JOBSET, name, namespace)
+
+    async def condition(self, name: str = "js", kind: str = "sliceworks.dev/SlicesReady") -> Obj:
+        conditions = ((await self.jobset(name)).get("status") or {}).get("conditions") or ()
+        return next((each for each in conditions if each["type"] == kind), {})
+
+    async def events(self, reason: str = "") -> list[tuple[str, str, str]]:
+        found = (await self.client.list(EVENT)).items
+        told = [(each["regarding"]["kind"], each["reason"], each.get("note", "")) for each in found]
+        return [each for each in told if each[1].startswith(reason or "NodePool") or each[1].startswith("Slices")]
+
+    async def until(self, look: Callable[[], Awaitable[Any]], seconds: float = 1800.0, what: str = "") -> Any:
+        """Wait in the twin's time until `look` finds something."""
+        deadline = clock.loop_time() + seconds
+        while not (found := await look()):
+            await self.check_alive()
+            assert clock.loop_time() < deadline, f"{what or look}: not within {seconds:g} s"
+            await clock.sleep(1)
+        return found
+
+
+def jobset(name: str = "js", replicas: int = 1, *, topology: str = "2x2x2", accelerator: str = "tpu-v4-podslice", **more: Any) -> Obj:
+    """A JobSet as the provisioner's users write it: one Job to a slice. `selector`, `pod`, `pods`, `chips`, `seconds` change it."""
+    pods, chips = more.pop("pods", 2), more.pop("chips", 4)
+    selector = {
+        "cloud.google.com/gke-tpu-accelerator": accelerator,
+        "cloud.google.com/gke-tpu-topology": topology,
+        **more.pop("selector", {}),
+    }
+    annotations = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool", **more.pop("annotations", {})}
+    pod_annotations = {"sliceworks.dev/run-seconds": str(more.pop("seconds", 60)), **more.pop("pod_annotations", {})}
+    amounts = more.pop("amounts", {"google.com/tpu": chips})
+    container = {"name": "main", "image": "example.com/train:1", "resources": {"requests": amounts, "limits": amounts}}
+    pod = {
+        "restartPolicy": "Never",
+        "nodeSelector": {key: value for key, value in selector.items() if value is not None},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+        **more.pop("pod", {}),
+    }
+    template = {"metadata": {"annotations": pod_annotations, **more.pop("pod_metadata", {})}, "spec": pod}
+    job = {"parallelism": pods, "completions": pods, "backoffLimit": 0, "completionMode": "Indexed", "template": template}
+    metadata = {"name": name, "namespace": more.pop("namespace", "default"), "annotations": annotations}
+    if "labels" in more:
+        metadata["labels"] = more.pop("labels")
+    spec = {"replicatedJobs": [{"name": "slice", "replicas": replicas, "template": {"spec": job}}], **more}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
+
+
+@asynccontextmanager
+async def rig(settings: Settings = SETTINGS, **cloud: Any) -> AsyncIterator[Rig]:
+    """A twin with a cloud that behaves as told, and the controller, not started yet."""
+    async with Cluster() as cluster:
+        made = Rig(cluster, settings)
+        made.service.configure({"clusters": [{"project": PROJECT, "location": LOCATION, "name": CLUSTER}], **cloud})
+        await clock.sleep(2)
+        try:
+            yield made
+        finally:
+            await made.kill()
+            await made.client.close()
+
+
+def on_rig(main: Callable[[Rig], Awaitable[None]], settings: Settings = SETTINGS, *, seed: int = 7, **cloud: Any) -> None:
+    """Run a test's coroutine beside a fresh twin and its cloud."""
+
+    async def whole() -> None:
+        async with rig(settings, **cloud) as made:
+            made.start()
+            await main(made)
+            await made.check_alive()
+
+    clock.run(whole(), virtual=True, seed=seed)
