@@ -56,10 +56,12 @@ def test_who_holds_a_twin() -> None:
         assert home.holder() == os.getpid()
         assert home.state().state == "starting"
         (home.directory / "ready.json").write_text(
-            f'{{"pid": {os.getpid()}, "port": 1, "url": "https://x", "started": "2026-11-15T00:00:00Z"}}'
+            f'{{"pid": {os.getpid()}, "port": 1, "url": "https://x", "cloud_port": 2, "cloud": "http://y", '
+            '"started": "2026-11-15T00:00:00Z"}'
         )
         state = home.state()
         assert (state.state, state.pid, state.port, state.url) == ("running", os.getpid(), 1, "https://x")
+        assert (state.cloud_port, state.cloud) == (2, "http://y")
         with pytest.raises(SliceworksError, match="already running"), home.held():
             pass
     assert home.holder() == 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sliceworks.rehearsal.homes import Home, State
     from sliceworks.rehearsal.scenarios import Happening
 
-_COLUMNS = ("name", "state", "url", "storage", "speed", "pid", "age")
+_COLUMNS = ("name", "state", "url", "cloud", "storage", "speed", "pid", "age")
 
 
 def _complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -51,6 +51,7 @@ def twin() -> None:
 )
 @click.option("--processes", is_flag=True, help="Run containers' commands as processes of this machine, as yourself.")
 @click.option("--config-connector", is_flag=True, help="Have the kinds of Config Connector, and what keeps them.")
+@click.option("--cloud-port", type=click.IntRange(0, 65535), default=0, help="Port on loopback for Google's APIs.")
 @click.option("--foreground", is_flag=True, help="Run here until Ctrl-C.")
 @options.timeout(30)
 @options.quiet
@@ -63,13 +64,15 @@ def start(
     workloads: bool,
     processes: bool,
     config_connector: bool,
+    cloud_port: int,
     foreground: bool,
     timeout: float,
 ) -> None:
     """Start a twin and say how to use it. One that runs already is left alone."""
     from sliceworks.rehearsal import homes, twins
 
-    home, settings = homes.find(name), homes.Settings(port, memory, speed, workloads, processes, config_connector)
+    home = homes.find(name)
+    settings = homes.Settings(port, memory, speed, workloads, processes, config_connector, cloud_port)
     if foreground:
         twins.run_here(home, settings)
         return
@@ -207,7 +210,8 @@ def _existing(name: str) -> Home:
 
 def _row(state: State) -> tuple[object, ...]:
     storage = "memory" if state.settings.memory else "disk"
-    return (state.name, state.state, state.url, storage, f"{state.settings.speed:g}x", state.pid or None, _age(state.started))
+    speed = f"{state.settings.speed:g}x"
+    return (state.name, state.state, state.url, state.cloud, storage, speed, state.pid or None, _age(state.started))
 
 
 def _age(started: str) -> str | None:
@@ -227,6 +231,7 @@ def _data(state: State) -> dict[str, Any]:
         "pid": state.pid or None,
         "port": state.port or None,
         "url": state.url or None,
+        "cloud": state.cloud or None,
         "started": state.started or None,
         "memory": state.settings.memory,
         "speed": state.settings.speed,

@@ -42,6 +42,7 @@ class Settings:
     workloads: bool = True
     processes: bool = False
     config_connector: bool = False
+    cloud_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class State:
     port: int = 0
     url: str = ""
     started: str = ""
+    cloud_port: int = 0
+    cloud: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,11 @@ class Home:
     @property
     def kubeconfig(self) -> Path:
         return self.directory / "kubeconfig"
+
+    @property
+    def token(self) -> Path:
+        """The file with the administrator's token, for the cluster and for the cloud."""
+        return self.directory / "token"
 
     @property
     def log(self) -> Path:
@@ -117,7 +125,7 @@ class Home:
             port, speed = int(found.get("port", 0)), float(found.get("speed", 1.0))
             memory, workloads = bool(found.get("memory", False)), bool(found.get("workloads", True))
             processes, config_connector = bool(found.get("processes", False)), bool(found.get("config_connector", False))
-            return Settings(port, memory, speed, workloads, processes, config_connector)
+            return Settings(port, memory, speed, workloads, processes, config_connector, int(found.get("cloud_port", 0)))
         except (TypeError, ValueError):
             return Settings()
 
@@ -142,6 +150,8 @@ class Home:
             port=int(ready["port"]) if answers else 0,
             url=str(ready["url"]) if answers else "",
             started=str(ready["started"]) if answers else "",
+            cloud_port=int(ready["cloud_port"]) if answers else 0,
+            cloud=str(ready["cloud"]) if answers else "",
         )
 
     @property

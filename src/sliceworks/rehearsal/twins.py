@@ -38,6 +38,7 @@ def run_here(home: Home, settings: Settings) -> None:
         workloads=settings.workloads,
         processes=settings.processes,
         config_connector=settings.config_connector,
+        cloud_port=settings.cloud_port,
     )
 
     async def main() -> None:
@@ -94,17 +95,20 @@ def reset(home: Home, timeout: float) -> State | None:
         raise SliceworksError(f"cannot remove {home.directory}")
     if before.state == "stopped":
         return None
-    return start(home, replace(before.settings, port=before.port), timeout)
+    return start(home, replace(before.settings, port=before.port, cloud_port=before.cloud_port), timeout)
 
 
 def _with_port(home: Home, settings: Settings) -> Settings:
-    """The settings with a port: the one asked for, which must be free, else the one it had, if that is free."""
-    if settings.port:
-        if not _free(settings.port):
-            raise SliceworksError(f"port {settings.port} is in use", hint="choose another --port, or leave it out for any free one")
-        return settings
-    last = home.settings().port
-    return replace(settings, port=last) if last and _free(last) else settings
+    """The settings with ports: those asked for, which must be free, else those it had, if they are free."""
+    last = home.settings()
+    port = _port(settings.port, last.port, "--port")
+    return replace(settings, port=port, cloud_port=_port(settings.cloud_port, last.cloud_port, "--cloud-port"))
+
+
+def _port(wanted: int, last: int, option: str) -> int:
+    if wanted and not _free(wanted):
+        raise SliceworksError(f"port {wanted} is in use", hint=f"choose another {option}, or leave it out for any free one")
+    return wanted or (last if last and _free(last) else 0)
 
 
 def _free(port: int) -> bool:
@@ -126,6 +130,7 @@ def _spawn(home: Home, settings: Settings, timeout: float) -> State:
     command += [] if settings.workloads else ["--no-workloads"]
     command += ["--processes"] if settings.processes else []
     command += ["--config-connector"] if settings.config_connector else []
+    command += ["--cloud-port", str(settings.cloud_port)] if settings.cloud_port else []
     # A session of its own: closing the terminal does not end it.
     descriptors = [(os.POSIX_SPAWN_DUP2, nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
     try:
@@ -134,7 +139,7 @@ def _spawn(home: Home, settings: Settings, timeout: float) -> State:
         os.close(log)
         os.close(nothing)
     state = _wait(home, timeout, child)
-    home.remember(replace(settings, port=state.port))
+    home.remember(replace(settings, port=state.port, cloud_port=state.cloud_port))
     return state
 
 

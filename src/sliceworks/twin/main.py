@@ -26,9 +26,11 @@ from sliceworks.twin.store.journal import Journal
 from sliceworks.twin.store.store import Store
 
 if TYPE_CHECKING:
+    import ssl
     from pathlib import Path
 
 
+_LOOPBACK = "127.0.0.1"
 _RECURSION = 5_000
 """Enough for every walk over the deepest document that is let in."""
 
@@ -46,6 +48,7 @@ class TwinOptions:
     workloads: bool = True
     processes: bool = False
     config_connector: bool = False
+    cloud_port: int = 0
 
 
 async def serve(options: TwinOptions) -> None:
@@ -97,26 +100,34 @@ async def _serve(options: TwinOptions, store: Store, made: certificates.Certific
         config_connector=options.config_connector,
     )
     async with cluster:
-        server = Server(cluster.api.handle, Limits().at_speed(options.speed))
-        try:
-            port = await server.start(options.host, options.port, certificates.server_context(made))
-        except OSError as error:
-            raise SliceworksError(
-                f"cannot listen on {options.host}:{options.port}: {error.strerror}", hint="choose another --port"
-            ) from error
+        limits = Limits().at_speed(options.speed)
+        server, cloud = Server(cluster.api.handle, limits), Server(cluster.cloud.serve, limits)
+        port = await _listening(server, options.host, options.port, "--port", certificates.server_context(made))
+        # Google's clients and Terraform take plain HTTP, which is never offered to other machines.
+        cloud_port = await _listening(cloud, _LOOPBACK, options.cloud_port, "--cloud-port")
         _debug(cluster)
         host = f"[{options.host}]" if ":" in options.host else options.host
         url = f"https://{host}:{port}"
         config = kubeconfig.render(name=f"sliceworks-{options.name}", server=url, token=token, ca=ca.encode())
         _write_private(directory / "kubeconfig", config.encode())
-        _write_private(ready, orjson.dumps({"pid": os.getpid(), "port": port, "url": url, "started": clock.timestamp()}))
+        where = {"port": port, "url": url, "cloud_port": cloud_port, "cloud": f"http://{_LOOPBACK}:{cloud_port}"}
+        _write_private(ready, orjson.dumps({"pid": os.getpid(), **where, "started": clock.timestamp()}))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         _rest_collector()
         await stop.wait()
         ready.unlink(missing_ok=True)
+        await cloud.stop()
         await server.stop()
+
+
+async def _listening(server: Server, host: str, port: int, option: str, tls: ssl.SSLContext | None = None) -> int:
+    """Have a server listen; returns its port."""
+    try:
+        return await server.start(host, port, tls)
+    except OSError as error:
+        raise SliceworksError(f"cannot listen on {host}:{port}: {error.strerror}", hint=f"choose another {option}") from error
 
 
 def _rest_collector() -> None:

@@ -64,12 +64,13 @@ class Server:
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext) -> int:
-        """Begin to listen; returns the port."""
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
+        """Begin to listen, with TLS or without; returns the port."""
         _allow_many_files()
         loop = asyncio.get_running_loop()
+        handshake = self.limits.handshake if tls else None
         self._server = await loop.create_server(
-            lambda: Connection(self), host, port, ssl=tls, backlog=4096, ssl_handshake_timeout=self.limits.handshake
+            lambda: Connection(self), host, port, ssl=tls, backlog=4096, ssl_handshake_timeout=handshake
         )
         self._sweeper = loop.create_task(self._sweep())
         return int(self._server.sockets[0].getsockname()[1])
