@@ -9,6 +9,7 @@ from sliceworks.cel.dialect import GRAPHS
 from sliceworks.cel.environment import EvaluationError
 from sliceworks.cel.libraries.graphs import OMIT
 from sliceworks.cel.outcomes import document_value
+from sliceworks.cel.types import STRING
 from sliceworks.cel.wording import NO_OVERLOAD, missing_key, run_failure
 
 if TYPE_CHECKING:
@@ -102,6 +103,10 @@ class TextFormula:
     @property
     def names(self) -> frozenset[str]:
         return frozenset().union(*(part.names for part in self.parts if isinstance(part, Formula)))
+
+    @property
+    def result(self) -> CelType:
+        return STRING
 
     @property
     def omits(self) -> bool:

@@ -10,7 +10,7 @@ from sliceworks.cel.dialect import GRAPHS
 from sliceworks.cel.environment import LONGEST, CompileError
 from sliceworks.cel.environment import Variable as SchemaVariable
 from sliceworks.cel.formulas import Formula
-from sliceworks.cel.libraries.conditions import RUNTIME
+from sliceworks.cel.libraries.conditions import CONDITION, RUNTIME
 from sliceworks.cel.libraries.standard import REVERSE
 from sliceworks.cel.open_types import OpenDeclarations
 from sliceworks.cel.preparation import Preparation
@@ -40,15 +40,15 @@ class WrongExpression(CompileError):
 class Types:
     """The types of one graph's variables, shared by all of its scopes."""
 
-    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+    def __init__(self, schemas: Mapping[str, Schema | None]) -> None:
         self.declarations = OpenDeclarations()
         self.schemas = dict(schemas)
         self.variables = {name: self.of(schema, name) for name, schema in schemas.items()}
         self._pool: Any = None
 
-    def of(self, schema: Schema, shown: str) -> CelType:
-        """The type of a schema."""
-        return self.declarations.declare(schema, shown) or DYN
+    def of(self, schema: Schema | None, shown: str) -> CelType:
+        """The type of a schema; any type where there is none."""
+        return self.declarations.declare(schema, shown) or DYN if schema is not None else DYN
 
     def pool(self) -> Any:
         """The engine's descriptors of all types that variables reach."""
@@ -65,13 +65,14 @@ class Types:
 
 
 class Scope:
-    """A choice of variables. `iterators` are variables whose types are known, but not their schemas."""
+    """All variables of a graph, and `more` of this place alone: their types, and their schemas where those are known."""
 
-    def __init__(self, types: Types, names: list[str], iterators: Mapping[str, CelType] | None = None) -> None:
+    def __init__(self, types: Types, more: Mapping[str, tuple[CelType, Schema | None]] | None = None) -> None:
         self._types = types
-        self._variables = {name: types.variables[name] for name in names} | dict(iterators or {})
-        self._schemas = {name: types.schemas[name] for name in names}
+        self._variables = types.variables | {name: kind for name, (kind, _) in (more or {}).items()}
+        self._schemas = types.schemas | {name: schema for name, (_, schema) in (more or {}).items()}
         self._checker: tuple[Any, Any] | None = None
+        self._compiled: dict[str, Formula] = {}
 
     @property
     def names(self) -> frozenset[str]:
@@ -80,6 +81,19 @@ class Scope:
 
     def compile(self, text: str) -> Formula:
         """The formula of an expression; WrongExpression where it breaks the language or the types."""
+        if text not in self._compiled:
+            self._compiled[text] = self._compile(text)
+        return self._compiled[text]
+
+    def schema_at(self, formula: Formula) -> Schema | None:
+        """The schema of what a formula gives, where it only reads a field."""
+        return self._schema_at(formula.path.root, formula.path.steps) if formula.path is not None else None
+
+    def tree(self, text: str) -> syntax.Tree:
+        """The checked tree of an expression, to look into."""
+        return syntax.parse(self._checked(rewritten(text)))
+
+    def _compile(self, text: str) -> Formula:
         if len(text) > LONGEST:
             raise WrongExpression([Complaint(f"the expression has {len(text)} characters; {LONGEST} is the most")])
         if not text.strip():
@@ -116,7 +130,7 @@ class Scope:
         for node in syntax.walk(root) if REVERSE in functions else ():
             if syntax.kind(node) == "call" and node.call.function == REVERSE:
                 tree.rename(node, "reverse")
-        variables = {name: SchemaVariable(schema) for name, schema in self._schemas.items()}
+        variables = {name: SchemaVariable(schema) for name, schema in self._schemas.items() if schema is not None}
         Preparation(tree, self._types.declarations, variables).run()
         if result.kind == "optional":
             tree.wrap_member(root, "orValue", "optional_orValue_value")
@@ -146,3 +160,5 @@ class Scope:
 
 RUNTIME_TYPE = CelType(RUNTIME)
 """The type of the `runtime` variable."""
+CONDITION_TYPE = CelType("message", message=CONDITION)
+"""What `runtime.newCondition` gives."""

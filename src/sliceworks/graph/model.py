@@ -10,8 +10,8 @@ instance goes like this, and may go as deep in one pass as the objects allow:
         outcome = evaluation.resolve(node)            # Desired, Lookup, Excluded or Waiting; EvaluationFailed for a mistake
         evaluation.observe(node.id, [objects])        # what the cluster has after applying or looking up
         waiting = evaluation.readiness(node)          # None when it is ready, otherwise a Waiting
-    evaluation.status()                               # what is known now of the instance's own status
-    evaluation.conditions(builtins)                   # what the author computes from it
+    evaluation.status()                               # Projection: what is known now of the instance's own status
+    evaluation.conditions(builtins)                   # Conditions: what the author computes from it
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sliceworks.cel.formulas import Formula, TextFormula
+    from sliceworks.graph.blueprints import Blueprint
     from sliceworks.graph.kinds import Kind
 
 Object = dict[str, Any]
@@ -194,6 +195,7 @@ class Node:
     kind: Kind
     template: Object
     fields: tuple[Field, ...]
+    blueprint: Blueprint
     dependencies: tuple[str, ...]
     apply_order: int
     include_when: tuple[Expression, ...] = ()
@@ -210,6 +212,7 @@ class Graph:
     nodes: tuple[Node, ...]
     crd: Object
     status: tuple[Field, ...]
+    status_blueprint: Blueprint
     conditions: tuple[Expression, ...]
     notes: tuple[Note, ...] = ()
 
@@ -273,6 +276,28 @@ class Condition:
     status: str
     reason: str = ""
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What is known of an instance's status: the values, what is still missing, and what failed (as EvaluationFailed)."""
+
+    values: Object
+    waiting: tuple[Waiting, ...] = ()
+    failures: tuple[Exception, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The author's conditions in their order. `complete` is False where some could not be computed."""
+
+    items: tuple[Condition, ...]
+    waiting: tuple[Waiting, ...] = ()
+    failures: tuple[Exception, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not self.waiting and not self.failures
 
 
 def _sentence(place: str, message: str, expression: str, remedy: str) -> str:
