@@ -1,0 +1,92 @@
+"""The cloud that a command means: Google's, or a twin's; and the cluster in it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.controllers.slices import settings as slice_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from sliceworks.cloud import Container, Credentials
+    from sliceworks.controllers.slices.settings import Settings
+    from sliceworks.kube import Client
+
+_GCLOUD = "gke_"
+_TWIN_PREFIX = "/container"
+TWIN = {"project": "twin", "location": "us-central1", "cluster": "twin"}
+"""The names of a twin's cluster in its cloud, where nobody gives others."""
+
+
+def settings_for(flags: Mapping[str, Any], *, twin: bool, kubeconfig: str | None = None, context: str | None = None) -> Settings:
+    """Settings from flags, the environment, and the names of the twin or of a context that gcloud made."""
+    found = slice_settings.read(os.environ, flags=flags)
+    if twin:
+        from sliceworks.cli.connections import running_twin
+
+        state = running_twin()
+        return _filled(replace(found, endpoint=state.cloud, token=_token(state.directory)), **TWIN)
+    if found.project and found.location and found.cluster:
+        return found
+    parts = _current_context(kubeconfig, context).split("_")
+    if len(parts) != 4 or f"{parts[0]}_" != _GCLOUD:
+        return found
+    return _filled(found, project=parts[1], location=parts[2], cluster=parts[3])
+
+
+@asynccontextmanager
+async def open_container(settings: Settings, *, twin: bool) -> AsyncIterator[Container]:
+    """The container API of a cluster. UsageError where it is not known which one is meant."""
+    from sliceworks.cloud import Container, Session
+    from sliceworks.cloud.container import ENDPOINT
+
+    async with Session(settings.endpoint or ENDPOINT, _credentials(settings)) as session:
+        prefix = _TWIN_PREFIX if twin else ""
+        yield Container(session, settings.project, settings.location, settings.cluster, prefix=prefix)
+
+
+async def adopt(client: Client, settings: Settings) -> None:
+    """Have a twin's cloud know the twin's cluster by its names, as if it had been made there."""
+    import orjson
+
+    from sliceworks.kube.transport import Request
+
+    cluster = {"project": settings.project, "location": settings.location, "name": settings.cluster}
+    body = orjson.dumps({"set": {"container": {"clusters": [cluster]}}})
+    await client.send(Request("POST", "/debug/twin/cloud", (), {"content-type": "application/json"}, body))
+
+
+def _filled(settings: Settings, *, project: str, location: str, cluster: str) -> Settings:
+    """Names that are not set yet."""
+    return replace(
+        settings,
+        project=settings.project or project,
+        location=settings.location or location,
+        cluster=settings.cluster or cluster,
+    )
+
+
+def _credentials(settings: Settings) -> Credentials:
+    from sliceworks.cloud import Token
+
+    if settings.token:
+        return Token(settings.token)
+    from sliceworks.cloud.google_credentials import GoogleCredentials
+
+    return GoogleCredentials(settings.impersonate)
+
+
+def _current_context(kubeconfig: str | None, context: str | None) -> str:
+    from sliceworks.kube import kubeconfig as files
+
+    return context or files.load(kubeconfig).current_context
+
+
+def _token(directory: str) -> str:
+    from pathlib import Path
+
+    return (Path(directory) / "token").read_text().strip()
