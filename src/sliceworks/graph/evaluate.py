@@ -42,6 +42,10 @@ class Evaluation:
         self.scope: dict[str, Any] = {SCHEMA: {name: value for name, value in instance.items() if name != "status"}}
         self._values = Values(graph)
         self._nodes = {node.id: node for node in graph.nodes}
+        self._dependents: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
+        for node in graph.nodes:
+            for name in node.dependencies:
+                self._dependents[name].append(node.id)
         self._outcomes: dict[str, Outcome] = {}
         self._readiness: dict[str, Waiting | None] = {}
 
@@ -49,6 +53,7 @@ class Evaluation:
         """Say what the cluster has for a resource: one object or none, or all objects of a collection, in any order."""
         node = self._nodes[name]
         self._readiness.pop(name, None)
+        self._forget_waiting(name)
         if node.role.is_list:
             outcome = self._outcomes.get(name)
             wanted = outcome.objects if isinstance(outcome, Desired) else None
@@ -60,16 +65,23 @@ class Evaluation:
 
     def resolve(self, node: Node) -> Outcome:
         """What a resource should be. EvaluationFailed for what no waiting can mend."""
-        found = self._outcomes.get(node.id)
-        if found is None or isinstance(found, Waiting):
-            self._outcomes[node.id] = found = self._resolved(node)
-        return found
+        if node.id not in self._outcomes:
+            self._outcomes[node.id] = self._resolved(node)
+        return self._outcomes[node.id]
 
     def readiness(self, node: Node) -> Waiting | None:
         """What a resource still waits for, or None where it is ready. What is left out counts as ready."""
         if node.id not in self._readiness:
             self._readiness[node.id] = self._checked_readiness(node)
         return self._readiness[node.id]
+
+    def _forget_waiting(self, name: str) -> None:
+        """What waited for a resource, directly or through others, must be asked again."""
+        for dependent in self._dependents[name]:
+            if isinstance(self._outcomes.get(dependent), Waiting):
+                del self._outcomes[dependent]
+                self._readiness.pop(dependent, None)
+                self._forget_waiting(dependent)
 
     def _resolved(self, node: Node) -> Outcome:
         decided = self._decided(node)

@@ -53,7 +53,9 @@ def parse(text: str) -> list[tuple[str, str]]:
         escaped = letter == "\\" and quoted and not escaped
         buffer += letter
     if not name:
-        raise WrongMarker(f"the marker {buffer.strip() or '?'} has no value", f"write {buffer.strip() or 'name'}=…")
+        last = text.rsplit(maxsplit=1)[-1] if text.strip() else "?"
+        remedy = f"write {last}=…" if not found else f'a value with spaces stands in quotes, such as {found[-1][0]}="…"'
+        raise WrongMarker(f"the marker {last} has no value", remedy)
     if quoted or depth:
         raise WrongMarker("a quote is never closed" if quoted else "a bracket is never closed")
     return [*found, (name, _value(buffer))]

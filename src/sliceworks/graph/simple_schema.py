@@ -13,10 +13,13 @@ from sliceworks.graph.order import CycleFound, topological
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sliceworks.graph.model import Object, Path
+    from sliceworks.graph.model import Path
+
+Object = dict[str, Any]
 
 DEEPEST = 16
 _ATOMS = {"string": "string", "integer": "integer", "boolean": "boolean", "float": "number"}
+_ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _OTHER_WORDS = {
     "int": "integer",
     "bool": "boolean",
@@ -87,13 +90,13 @@ class _Converter:
             self._wrong(path, f"{path[-1]} must be a type such as string, or a mapping of fields")
             return {"type": "string"}, False
         kind, bar, rest = given.partition("|")
+        schema, required = dict(_ANYTHING), False
         try:
             schema, required = self._type(kind.strip(), 0)
             if bar:
                 required |= markers.apply(schema, markers.parse(rest))
         except (WrongType, markers.WrongMarker) as error:
             self._wrong(path, f"{path[-1]}: {error}", given, error.remedy)
-            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}, False
         return schema, required
 
     def _type(self, text: str, depth: int) -> tuple[Object, bool]:
@@ -102,7 +105,7 @@ class _Converter:
         if text in _ATOMS:
             return {"type": _ATOMS[text]}, False
         if text == "object":
-            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}, False
+            return dict(_ANYTHING), False
         if text.startswith("[]"):
             return {"type": "array", "items": self._type(_inner(text, "[]"), depth + 1)[0]}, False
         if text.startswith("map["):
