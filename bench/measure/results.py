@@ -37,7 +37,7 @@ class Measure:
         return "met" if self.ratio >= self.goal else "MISSED"
 
 
-def report(measures: list[Measure]) -> str:
+def report(measures: list[Measure], sides: tuple[str, str] = ("real", "twin")) -> str:
     """A table of medians with their spread, and the goals that were missed in words."""
     rows = [
         (item.name, item.unit, _spread(item.real), _spread(item.twin), _ratio(item.ratio), f"{item.goal:g}", item.verdict)
@@ -45,7 +45,7 @@ def report(measures: list[Measure]) -> str:
     ]
     missed = [item.name for item in measures if item.verdict == "MISSED"]
     words = f"Goals missed: {', '.join(missed)}.\n" if missed else "Every goal that was compared is met.\n"
-    return tables.render(("measure", "unit", "real", "twin", "ratio", "goal", "verdict"), rows) + words
+    return tables.render(("measure", "unit", *sides, "ratio", "goal", "verdict"), rows) + words
 
 
 def as_json(measures: list[Measure]) -> str:

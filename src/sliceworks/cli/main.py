@@ -23,6 +23,8 @@ ENTRIES = {
     "rehearse": Entry("sliceworks.cli.rehearse:rehearse", "Run a folder of documents on a fresh twin, from start to finish."),
     "twin": Entry("sliceworks.cli.twin:twin", "Run an embedded Kubernetes cluster on this machine."),
     "accelerators": Entry("sliceworks.cli.accelerators:accelerators", "Look up TPU slices and GPU machines."),
+    "controller": Entry("sliceworks.cli.controller:controller", "Run what works in a cluster: the controllers."),
+    "slices": Entry("sliceworks.cli.slices:slices", "See and drain the slices of a cluster."),
     "completion": Entry("sliceworks.cli.completion:completion", "Print the completion script of a shell."),
 }
 

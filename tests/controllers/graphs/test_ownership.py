@@ -54,7 +54,7 @@ def test_covered(fields: Object, wanted: Object, expected: bool) -> None:
 
 
 def test_object_is_as_wanted_when_an_apply_would_change_nothing() -> None:
-    owned = {"f:data": {"f:a": {}}}
+    owned: Object = {"f:data": {"f:a": {}}}
     assert ownership.is_as_wanted(record({"data": {"a": "1", "b": "2"}}, owned), {"data": {"a": "1"}})
     assert not ownership.is_as_wanted(record({"data": {"a": "2"}}, owned), {"data": {"a": "1"}})
     assert not ownership.is_as_wanted(record({"data": {"a": "1"}}, {"f:data": {"f:a": {}, "f:old": {}}}), {"data": {"a": "1"}})
@@ -63,7 +63,7 @@ def test_object_is_as_wanted_when_an_apply_would_change_nothing() -> None:
 
 def test_copied_labels_do_not_make_an_object_ours() -> None:
     labels = {names.PART_OF: "set"}
-    ours = {"f:metadata": {"f:labels": {f"f:{names.PART_OF}": {}}}}
+    ours: Object = {"f:metadata": {"f:labels": {f"f:{names.PART_OF}": {}}}}
     assert ownership.is_ours(record({}, ours, labels), "set")
     assert not ownership.is_ours(record({}, None, labels), "set")
     assert not ownership.is_ours(record({}, {"f:data": {"f:a": {}}}, labels), "set")

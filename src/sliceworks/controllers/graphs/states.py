@@ -42,7 +42,7 @@ class States:
 
     def messages(self, *steps: Step) -> str:
         """What the resources that stand there say, joined."""
-        return "; ".join(state.message for state in self.nodes.values() if state.step in steps)
+        return "; ".join(dict.fromkeys(state.message for state in self.nodes.values() if state.step in steps))
 
     @property
     def settled(self) -> bool:

@@ -10,9 +10,8 @@ from sliceworks.controllers.graphs.conditions import Conditions
 from sliceworks.controllers.graphs.states import States, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sliceworks.graph.model import Condition
+    from sliceworks.graph.model import Conditions as Authored
     from sliceworks.kube.resources import Object
 
 MANAGED, RESOLVED, RESOURCES = "InstanceManaged", "GraphResolved", "ResourcesReady"
@@ -67,12 +66,15 @@ def assemble(conditions: Conditions, state: str, projected: Object) -> Object:
     return {"conditions": conditions.items, "state": states.ACTIVE if conditions.ready else state, **shown}
 
 
-def authored(instance: Object, made: Sequence[Condition], *, incomplete: bool) -> list[Object]:
-    """The conditions that the definition's author computes: their times change with their status only."""
+def authored(instance: Object, made: Authored) -> list[Object]:
+    """The conditions that the definition's author computes: their times change with their status only.
+
+    Those that cannot be told now stay as they were.
+    """
     previous = {item["type"]: item for item in (instance.get("status") or {}).get("conditions") or ()}
     generation = instance["metadata"].get("generation") or 0
-    items = [_stamped(condition, previous.get(condition.type), generation) for condition in made]
-    if incomplete:
+    items = [_stamped(condition, previous.get(condition.type), generation) for condition in made.items]
+    if not made.complete:
         have = {item["type"] for item in items}
         items += [item for kind, item in previous.items() if kind not in have]
     return items

@@ -1,0 +1,168 @@
+"""One pass over the resources of an instance: level by level, as deep as what is there and ready allows.
+
+Resources of one level do not need each other, so they are resolved and applied together. What an apply answers is what the next
+level sees: nothing is read back, and a graph of any depth takes one pass when its objects are ready at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from sliceworks.base.errors import SliceworksError
+from sliceworks.controllers.graphs import labels
+from sliceworks.controllers.graphs.applying import Terminating
+from sliceworks.controllers.graphs.applyset import Inventory, group_kind
+from sliceworks.controllers.graphs.completed import finished
+from sliceworks.controllers.graphs.states import READY, SKIPPED, NodeState, States, Step
+from sliceworks.graph.errors import EvaluationFailed
+from sliceworks.graph.model import Desired, Excluded, Lookup, Role, Waiting
+from sliceworks.kube.selectors import from_label_selector
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from sliceworks.controllers.graphs.applying import Applier
+    from sliceworks.controllers.graphs.completed import Completed
+    from sliceworks.controllers.graphs.records import Record
+    from sliceworks.controllers.graphs.views import View
+    from sliceworks.graph.evaluate import Evaluation
+    from sliceworks.graph.model import Node
+    from sliceworks.kube.resources import Object, Resource
+
+
+class Pass:
+    """Walks the graph of one instance once. Afterwards it knows what is there, what should be, and how far everything is."""
+
+    def __init__(
+        self,
+        instance: Object,
+        evaluation: Evaluation,
+        *,
+        views: dict[str, View],
+        applier: Applier,
+        completed: Completed,
+        declare: Callable[[Inventory], Awaitable[None]],
+        most_at_once: int,
+    ) -> None:
+        self.states = States()
+        self.kept: set[str] = set()
+        self.inventory = Inventory()
+        self.lookups: dict[str, tuple[Resource, Lookup]] = {}
+        self._namespace: str = instance["metadata"].get("namespace", "")
+        self._labels = labels.child_labels(instance, applier.set_id)
+        self._evaluation, self._views, self._applier = evaluation, views, applier
+        self._completed, self._declare = completed, declare
+        self._turns = asyncio.Semaphore(most_at_once)
+
+    async def run(self, nodes: Iterable[Node]) -> None:
+        """Walk all levels."""
+        for _, level in groupby(sorted(nodes, key=_order), key=_order):
+            wanted = [(node, objects) for node in level if (objects := self._resolve(node)) is not None]
+            if not wanted:
+                continue
+            await self._declare(self._noted(wanted))
+            await asyncio.gather(*(self._make(node, objects) for node, objects in wanted))
+
+    def _resolve(self, node: Node) -> list[Object] | None:
+        """The objects of a node as they are to be applied; none where there is nothing to apply now."""
+        try:
+            outcome = self._evaluation.resolve(node)
+        except EvaluationFailed as error:
+            self.states.nodes[node.id] = NodeState(Step.FAILED, _explained(error))
+            return None
+        match outcome:
+            case Waiting():
+                self.states.nodes[node.id] = NodeState(Step.UNRESOLVED, f'node "{node.id}": {outcome.reason}')
+            case Excluded():
+                self.states.nodes[node.id] = SKIPPED
+            case Lookup():
+                self._look_up(node, outcome)
+            case Desired():
+                size = len(outcome.objects)
+                many = node.role is Role.COLLECTION
+                return [
+                    labels.dress(obj, node, self._labels, (index, size) if many else None)
+                    for index, obj in enumerate(outcome.objects)
+                ]
+        return None
+
+    def _noted(self, wanted: list[tuple[Node, list[Object]]]) -> Inventory:
+        """The inventory must know of a kind or namespace before the first object is made there: a crash leaves nothing unknown."""
+        kinds = frozenset(group_kind(node.kind.group, node.kind.kind) for node, objects in wanted if objects)
+        spaces = {obj["metadata"].get("namespace", "") for node, objects in wanted if node.kind.namespaced for obj in objects}
+        self.inventory |= Inventory(kinds, frozenset(spaces - {self._namespace, ""}))
+        return self.inventory
+
+    async def _make(self, node: Node, objects: list[Object]) -> None:
+        tasks = [asyncio.ensure_future(self._put(node, obj)) for obj in objects]
+        if tasks:
+            await asyncio.wait(tasks)
+        failures = [error for task in tasks if (error := task.exception()) is not None]
+        for failure in failures:
+            if not isinstance(failure, SliceworksError):
+                raise failure
+        if failures:
+            terminating = next((error for error in failures if isinstance(error, Terminating)), None)
+            failed = next((error for error in failures if not isinstance(error, Terminating)), None)
+            step, error = (Step.FAILED, failed) if failed is not None else (Step.TERMINATING, terminating)
+            message = f'node "{node.id}": {_explained(error)}' if step is Step.FAILED else str(error)
+            self.states.nodes[node.id] = NodeState(step, message)
+            return
+        self._observe(node, [task.result() for task in tasks])
+
+    async def _put(self, node: Node, wanted: Object) -> Object:
+        """The object as it is in the cluster afterwards, or as it was when it finished."""
+        view = self._views[node.id]
+        keep = node.lifecycle.on_complete == "keep"
+        name, namespace = wanted["metadata"]["name"], wanted["metadata"].get("namespace", "")
+        if keep and view.get(name, namespace) is None and (done := self._completed.recall(wanted)) is not None:
+            return done
+        async with self._turns:
+            record = await self._applier.put(view, node, wanted)
+        self.kept.add(record.uid)
+        found = record.object
+        if keep and finished(found):
+            self._completed.note(wanted, found)
+        return found
+
+    def _look_up(self, node: Node, lookup: Lookup) -> None:
+        view = self._views[node.id]
+        self.lookups[node.id] = (view.resource, lookup)
+        found = [record.object for record in looked_up(view, lookup)]
+        if lookup.selector is None and not found:
+            self.states.nodes[node.id] = NodeState(Step.NOT_READY, f'waiting for external reference "{node.id}": not found')
+            return
+        self._observe(node, found)
+
+    def _observe(self, node: Node, found: list[Object]) -> None:
+        self._evaluation.observe(node.id, found)
+        try:
+            waiting = self._evaluation.readiness(node)
+        except EvaluationFailed as error:
+            self.states.nodes[node.id] = NodeState(Step.FAILED, _explained(error))
+            return
+        if waiting is None:
+            self.states.nodes[node.id] = READY
+        else:
+            self.states.nodes[node.id] = NodeState(Step.NOT_READY, f'waiting for node "{node.id}": {waiting.reason}')
+
+
+def looked_up(view: View, lookup: Lookup) -> list[Record]:
+    """The objects that a reference points at, in order of their names."""
+    if lookup.selector is None:
+        record = view.get(lookup.name, lookup.namespace)
+        return [] if record is None else [record]
+    selector = from_label_selector(lookup.selector)
+    found = [record for record in view.all(lookup.namespace) if selector.matches(record.labels)]
+    return sorted(found, key=lambda record: (record.namespace, record.name))
+
+
+def _order(node: Node) -> int:
+    return node.apply_order
+
+
+def _explained(error: BaseException | None) -> str:
+    hint = getattr(error, "hint", "")
+    return f"{error}; {hint}" if hint else str(error)

@@ -1,0 +1,172 @@
+"""Instances on a twin: made, changed, put right, deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.graphs import GRAPHS, Stage, on_stage
+
+Object = dict[str, Any]
+CORE, APPS = "/api/v1/namespaces/default", "/apis/apps/v1/namespaces/default"
+SHOPS = "/apis/kro.run/v1alpha1/namespaces/default/shops"
+SHOP = """
+apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata: {name: shop}
+spec:
+  schema:
+    apiVersion: v1alpha1
+    kind: Shop
+    spec:
+      title: string | required=true minLength=3
+      replicas: integer | default=2 minimum=1 maximum=5
+      open: boolean | default=true
+      colours: "[]string"
+    status:
+      ready: ${deployment.status.readyReplicas}
+      address: ${service.spec.clusterIP}
+  resources:
+  - id: settings
+    template:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "${schema.metadata.name}-settings"}
+      data: {title: "${schema.spec.title}"}
+  - id: deployment
+    readyWhen: ["${deployment.status.readyReplicas == deployment.spec.replicas}"]
+    template:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: "${schema.metadata.name}"}
+      spec:
+        replicas: ${schema.spec.replicas}
+        selector: {matchLabels: {shop: "${schema.metadata.name}"}}
+        template:
+          metadata: {labels: {shop: "${schema.metadata.name}"}}
+          spec:
+            containers:
+            - name: main
+              image: example.com/shop:1
+              envFrom: [{configMapRef: {name: "${settings.metadata.name}"}}]
+  - id: service
+    includeWhen: ["${schema.spec.open}"]
+    template:
+      apiVersion: v1
+      kind: Service
+      metadata: {name: "${deployment.metadata.name}"}
+      spec:
+        selector: ${deployment.spec.selector.matchLabels}
+        ports: [{port: 80}]
+  - id: notes
+    forEach: [{colour: "${schema.spec.colours}"}]
+    template:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "${schema.metadata.name}-${colour}"}
+      data: {colour: "${colour}"}
+"""
+CORNER = """
+apiVersion: kro.run/v1alpha1
+kind: Shop
+metadata: {name: corner}
+spec: {title: Corner, colours: [red, green]}
+"""
+
+
+async def own_names(stage: Stage, plural: str = "configmaps") -> list[str]:
+    return await stage.names(f"{CORE}/{plural}?labelSelector=kro.run/owned=true")
+
+
+async def make_ready(stage: Stage) -> None:
+    status = {"status": {"replicas": 2, "readyReplicas": 2}}
+    await stage.twin.do("PATCH", f"{APPS}/deployments/corner/status", status)
+    await stage.settle()
+
+
+async def open_corner(stage: Stage) -> None:
+    await stage.apply(SHOP)
+    await stage.apply(CORNER)
+    await make_ready(stage)
+
+
+def test_graph_is_served() -> None:
+    async def main(stage: Stage) -> None:
+        await stage.apply(SHOP)
+        found = await stage.get(f"{GRAPHS}/shop")
+        assert found["status"]["state"] == "Active"
+        assert found["status"]["topologicalOrder"] == ["settings", "deployment", "service", "notes"]
+        assert found["status"]["lastIssuedRevision"] == 1
+        assert [item["type"] for item in found["status"]["conditions"]] == [
+            "GraphRevisionsResolved", "GraphAccepted", "KindReady", "ControllerReady", "Ready",
+        ]  # fmt: skip
+        assert all(item["status"] == "True" for item in found["status"]["conditions"])
+
+    on_stage(main)
+
+
+def test_what_can_be_made_is_made_and_the_rest_waits() -> None:
+    async def main(stage: Stage) -> None:
+        await stage.apply(SHOP)
+        await stage.apply(CORNER)
+        found = await stage.get(f"{SHOPS}/corner")
+        assert found["status"]["state"] == "IN_PROGRESS"
+        assert await own_names(stage) == ["corner-green", "corner-red", "corner-settings"]
+        assert await own_names(stage, "services") == []
+        await make_ready(stage)
+        found = await stage.get(f"{SHOPS}/corner")
+        assert found["status"]["state"] == "ACTIVE"
+        assert found["status"]["ready"] == 2
+        assert found["status"]["address"]
+        assert await own_names(stage, "services") == ["corner"]
+
+    on_stage(main)
+
+
+def test_change_flows() -> None:
+    async def main(stage: Stage) -> None:
+        await open_corner(stage)
+        change = {"spec": {"open": False, "colours": ["red"], "title": "Closed"}}
+        await stage.twin.do("PATCH", f"{SHOPS}/corner", change)
+        await stage.settle()
+        assert await own_names(stage) == ["corner-red", "corner-settings"]
+        assert await own_names(stage, "services") == []
+        assert (await stage.get(f"{CORE}/configmaps/corner-settings"))["data"] == {"title": "Closed"}
+
+    on_stage(main)
+
+
+def test_what_somebody_broke_is_put_right() -> None:
+    async def main(stage: Stage) -> None:
+        await open_corner(stage)
+        await stage.twin.do("DELETE", f"{CORE}/configmaps/corner-red")
+        await stage.twin.do("PATCH", f"{CORE}/configmaps/corner-settings", {"data": {"title": "by hand"}})
+        await stage.settle()
+        assert await own_names(stage) == ["corner-green", "corner-red", "corner-settings"]
+        assert (await stage.get(f"{CORE}/configmaps/corner-settings"))["data"] == {"title": "Corner"}
+
+    on_stage(main)
+
+
+def test_idle_instance_is_left_alone() -> None:
+    async def main(stage: Stage) -> None:
+        await open_corner(stage)
+        before = len(stage.transport.writes)
+        await stage.settle(3600)
+        assert stage.transport.writes[before:] == []
+
+    on_stage(main)
+
+
+def test_deletion_takes_everything_along() -> None:
+    async def main(stage: Stage) -> None:
+        await open_corner(stage)
+        await stage.twin.do("DELETE", f"{SHOPS}/corner")
+        await stage.settle()
+        assert await stage.twin.gone(f"{SHOPS}/corner")
+        assert await own_names(stage) == []
+        assert await stage.twin.gone(f"{APPS}/deployments/corner")
+        await stage.twin.do("DELETE", f"{GRAPHS}/shop")
+        await stage.settle()
+        assert await stage.twin.gone(f"{GRAPHS}/shop")
+
+    on_stage(main)
