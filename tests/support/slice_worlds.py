@@ -3,6 +3,7 @@ hold at the end of each."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 ZONES = (ZONE, "us-central2-a", "us-central2-c")
 SHAPES = (("tpu-v4-podslice", "2x2x1", 1, 4), ("tpu-v4-podslice", "2x2x2", 2, 4), ("tpu-v5p-slice", "2x2x4", 4, 4))
-_TROUBLED = 1800  # seconds in which things happen
+_TROUBLED = 900  # seconds in which things happen
 _PATIENCE = 6 * 3600  # seconds until all must be well again
 _REQUESTS = ("TooManyOperations", "IncompatibleOperation", "Unavailable", "InternalError", "LostAnswers", "PermissionDenied")
 _REFUSALS = ("ExpiredCredentials", "RateLimited", "QuotaExceeded")
@@ -38,7 +39,10 @@ class Life:
     foreign: dict[str, Obj] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    made: dict[str, float] = field(default_factory=dict)
+    crashes: set[int] = field(default_factory=set)  # at which writes to the cloud the controller dies before it has its answer
+    writes: int = 0
+    dying: asyncio.Task[None] | None = None
+    one_death: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def note(self, text: str) -> None:
         self.seen.append(f"{clock.loop_time():9.1f} {text}")
@@ -53,7 +57,7 @@ async def live(seed: int) -> Life:
     settings = replace(SETTINGS, zones=zones, capacity=capacity, time_limit=limit, suspended_grace=60.0, creation_timeout=600.0)
     seconds = {name: random.choice([2, 10, 40]) for name in ("createNodePool", "deleteNodePool", "boot", "giveUp")}
     async with rig(settings, operations=random.randint(1, 6), seconds=seconds) as made:
-        life = Life(made, random)
+        life = Life(made, random, crashes={random.randint(1, 40) for _ in range(random.randint(0, 3))})
         made.cluster.cloud.handle = _watched(life, made.cluster.cloud.handle)  # type: ignore[method-assign]
         made.container = made.open_container()
         await _others(life)
@@ -61,6 +65,8 @@ async def live(seed: int) -> Life:
         await _troubles(life)
         await _settle(life)
         await _judge(life)
+        if life.dying is not None:
+            await life.dying
         await made.check_alive()
         return life
 
@@ -76,6 +82,10 @@ def _watched(life: Life, handle: Any) -> Any:
         if method != "GET":
             asked = orjson.loads(body)["nodePool"]["name"] if method == "POST" and body and b"nodePool" in body else name
             life.note(f"{method} {asked} {answer[0]} {answer[2][:160].decode() if answer[0] >= 400 else ''}")
+            life.writes += 1
+            if life.writes in life.crashes and (life.dying is None or life.dying.done()):
+                life.dying = asyncio.create_task(_kill(life, 0))
+                await clock.sleep(3600)  # whoever asked does not live to hear it
         return answer
 
     return watched
@@ -122,8 +132,8 @@ async def _submit(life: Life, index: int) -> None:
         more["pod_annotations"] = {"sliceworks.dev/exit-code": "1"}
     more["failurePolicy"] = {"maxRestarts": 0 if kind == "fails" else 20}
     body = jobset(name, random.randint(1, 3), topology=topology, accelerator=accelerator, pods=pods, chips=chips, **more)
-    body["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"]["sliceworks.dev/run-seconds"] = str(
-        random.choice([20, 200])
+    body["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"]["sliceworks.dev/run-seconds"] = (
+        str(random.choice([20, 200]))
     )
     life.submitted[name] = {"runs": "Completed", "restarts": "Completed", "fails": "Failed", "wrong": ""}[kind]
     life.note(f"submit {name} {kind} {topology} x{body['spec']['replicatedJobs'][0]['replicas']}")
@@ -145,11 +155,12 @@ async def _fault(life: Life, index: int) -> None:
 
 
 async def _kill(life: Life, index: int) -> None:
-    life.note("kill")
-    await life.rig.kill()
-    await clock.sleep(life.random.choice([0.0, 1.0, 120.0]))
-    life.rig.start()
-    life.note("start")
+    async with life.one_death:
+        life.note("kill")
+        await life.rig.kill()
+        await clock.sleep(life.random.choice([0.0, 1.0, 120.0]))
+        life.rig.start()
+        life.note("start")
 
 
 async def _meddle(life: Life, index: int) -> None:

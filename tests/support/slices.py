@@ -1,4 +1,4 @@
-"""The slices controller beside a twin in the test's own process, in virtual time: JobSets, a cloud with faults, and hands to look."""
+"""The slices controller beside a twin in the test's own process, in virtual time, with a cloud that can fail."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 PROJECT, LOCATION, CLUSTER, ZONE = "example-project", "us-central2", "example-cluster", "us-central2-b"
+V4 = "tpu-v4-podslice"
 SETTINGS = Settings(project=PROJECT, location=LOCATION, cluster=CLUSTER, zones=(ZONE,))
 
 
@@ -42,7 +43,8 @@ class Rig:
         return Container(session, PROJECT, LOCATION, CLUSTER, prefix="/container")
 
     def start(self, settings: Settings | None = None) -> None:
-        """Run the controller, anew."""
+        """Run the controller, anew. There is never more than one: copies of a real one have a Lease."""
+        assert self._task is None, "the controller runs already"
         client = Client(self.cluster.transport(), namespace="default")
         self.controller = SlicesController(client, self.open_container(), settings or self.settings)
         self._task = asyncio.create_task(self.controller.run())
@@ -96,7 +98,9 @@ class Rig:
         return found
 
 
-def jobset(name: str = "js", replicas: int = 1, *, topology: str = "2x2x2", accelerator: str = "tpu-v4-podslice", **more: Any) -> Obj:
+def jobset(
+    name: str = "js", replicas: int = 1, *, topology: str = "2x2x2", accelerator: str = "tpu-v4-podslice", **more: Any
+) -> Obj:
     """A JobSet as the provisioner's users write it: one Job to a slice. `selector`, `pod`, `pods`, `chips`, `seconds` change it."""
     pods, chips = more.pop("pods", 2), more.pop("chips", 4)
     selector = {

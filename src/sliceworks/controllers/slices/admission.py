@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sliceworks.base import duration
 from sliceworks.controllers.slices.demands import waits_for_check
 from sliceworks.controllers.slices.gathering import limit_of
-from sliceworks.controllers.slices.world import Answer, Decision
+from sliceworks.controllers.slices.world import Answer, Decision, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 def answer(standings: Mapping[Ref, list[Standing]], world: World, settings: Settings, decision: Decision) -> None:
     """Say of every Workload that waits for us how it stands. `standings` are by JobSet."""
+    for check in world.idle_checks:
+        decision.actions.append(Tell(check, "Active", "True", "Active", "node pools are made for Workloads with this check"))
     for workload in world.workloads:
         if not waits_for_check(workload, world):
             continue

@@ -49,7 +49,8 @@ class Cloud:
         self, container: Container, events: EventRecorder, metrics: Metrics, *, start: int, changed: Callable[[], None]
     ) -> None:
         self.pools: dict[str, Pool] = {}
-        self.trouble: Problem | None = Problem("NotListed", "the node pools have not been listed yet")
+        self.asked = False  # whether the cloud has answered once, well or not
+        self.trouble: Problem | None = None
         self.failures: dict[Ref, Failure] = {}
         self.window = Window(start)
         self._container, self._events, self._metrics, self._changed = container, events, metrics, changed
@@ -105,14 +106,19 @@ class Cloud:
         except SliceworksError as error:
             self._lost(error)
             return
+        finally:
+            self.asked = True
         if self.trouble is not None and self._troubles:
             log.warning("the cloud answers again")
         self.trouble, self._troubles = None, 0
         self._metrics.lists.add()
         self.pools = {pool.name: self._explained(pool) for pool in map(read_pool, raw)}
         self._metrics.pools = Counter(pool.status for pool in self.pools.values() if pool.ours)
-        for flight in [each for each in self._flights.values() if each.operation and each.began < began]:
-            await self._settle(flight)
+        for flight in [each for each in self._flights.values() if each.began < began]:
+            if flight.unsure:
+                del self._flights[flight.name]
+            elif flight.operation:
+                await self._settle(flight)
         self._metrics.in_flight, self._metrics.limit = len(self._flights), self.window.limit
 
     async def close(self) -> None:
@@ -139,7 +145,7 @@ class Cloud:
         try:
             operation = await self._ask(flight.action)
         except SliceworksError as error:
-            self._flights.pop(flight.name, None)
+            del self._flights[flight.name]
             self._refused(flight, error)
         else:
             flight.operation = operation.name
@@ -179,15 +185,20 @@ class Cloud:
             if flight.kind == "delete" and isinstance(error, FailedPrecondition):
                 self._put_off(flight.name, now)
         elif isinstance(error, CloudAlreadyExists) or (flight.kind == "delete" and isinstance(error, CloudNotFound)):
-            pass  # somebody was faster: the next LIST shows it
+            self._unsure(flight, now)
         elif isinstance(error, Unreachable | Unauthenticated) or (isinstance(error, CloudError) and error.temporary):
             self.window.refused(max(len(self._flights), 1), now)
             log.warning("node pool %s: %s", flight.name, error)
+            self._unsure(flight, now)
         elif isinstance(flight.action, Create):
             self._failed(flight.action, problem(error))
         else:
             self._put_off(flight.name, now)
             self._deletion_failed(flight.action, problem(error).message)
+
+    def _unsure(self, flight: Flight, now: float) -> None:
+        """Somebody was faster, or the answer was lost: nothing more is asked for this pool before a LIST shows what is."""
+        self._flights[flight.name] = replace(flight, began=now, operation="", unsure=True)
 
     def _put_off(self, name: str, now: float) -> None:
         times = self._later.get(name, (0, 0.0))[0] + 1

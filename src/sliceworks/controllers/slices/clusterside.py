@@ -145,8 +145,7 @@ class Cluster:
         return found
 
     async def _apply_status(self, about: Subject, status: Object) -> Object:
-        metadata = {"name": about.name, "namespace": about.namespace, **({"uid": about.uid} if about.uid else {})}
-        body = {"apiVersion": about.api_version, "kind": about.kind, "metadata": metadata, "status": status}
+        body = {**about.reference(), "status": status}
         resource = POD if about.kind == "Pod" else self._resources[about.kind]
         return await self._client.apply(body, resource=resource, subresource="status", force=True)
 

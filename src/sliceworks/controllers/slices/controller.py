@@ -56,7 +56,7 @@ class SlicesController:
         while True:
             self._dirty.clear()
             began = clock.effort()
-            after = hands.perform(decide(hands.world(), self.settings))
+            after = hands.perform(decide(hands.world(), self.settings)) if hands.cloud.asked else _AGAIN
             took = clock.effort() - began
             self.metrics.decisions.observe(took)
             # A look takes longer the more there is to see: rest as long, so that everything else has its turn.
@@ -105,6 +105,7 @@ class _Hands:
             failures=cloud.failures,
             workloads=watching.workloads(),
             checks=watching.checks(),
+            idle_checks=watching.idle_checks(),
             flavors=watching.flavors(),
             trouble=cloud.trouble,
         )

@@ -11,12 +11,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Flight:
-    """One request and its operation. `operation` is empty until the cloud has taken it; times are the loop's seconds."""
+    """One request and its operation. `operation` is empty until the cloud has taken it; times are the loop's seconds.
+
+    One that is `unsure` has ended without a word about what it did: only a LIST that began later can tell.
+    """
 
     kind: Literal["create", "delete"]
     action: Create | Delete
     began: float
     operation: str = ""
+    unsure: bool = False
 
     @property
     def name(self) -> str:

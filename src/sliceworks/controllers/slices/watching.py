@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.controllers.slices import words
-from sliceworks.controllers.slices.reading import read_jobset, read_leader, read_workload
-from sliceworks.controllers.slices.views import JobSetView, Leader, Ref, WorkloadView
+from sliceworks.controllers.slices.reading import read_jobset, read_leader, read_workload, subject
+from sliceworks.controllers.slices.views import JobSetView, Leader, Ref, Subject, WorkloadView
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.resources import GVK, Resource
 from sliceworks.kube.well_known import POD
@@ -121,11 +121,15 @@ class Watching:
 
     def checks(self) -> frozenset[str]:
         """The names of the AdmissionChecks that are ours."""
-        return frozenset(obj["metadata"]["name"] for obj in self.own_checks())
+        return frozenset(obj["metadata"]["name"] for obj in self._own_checks())
 
-    def own_checks(self) -> list[Object]:
-        """The AdmissionChecks that are ours; `active` says whether they are marked so."""
-        return [obj for obj in self.kueue.checks.store if obj["view"]] if self.kueue is not None else []
+    def idle_checks(self) -> tuple[Subject, ...]:
+        """Those of them that do not say yet that they are active."""
+        return tuple(
+            subject(obj["view"]["apiVersion"], "AdmissionCheck", obj["metadata"])
+            for obj in self._own_checks()
+            if not obj["view"]["active"]
+        )
 
     def flavors(self) -> dict[str, Any]:
         """What each ResourceFlavor brings."""
@@ -144,6 +148,9 @@ class Watching:
             workload = read_workload(obj)
             if workload is not None:
                 self.kueue.workloads.answered(workload)
+
+    def _own_checks(self) -> list[Object]:
+        return [obj for obj in self.kueue.checks.store if obj["view"]] if self.kueue is not None else []
 
     def _watch(self, resource: Resource, read: Callable[[Object], Any], *, labels: str = "", fields: str = "") -> Informer:
         def slim(obj: Object) -> Object:
@@ -201,4 +208,4 @@ def _check(obj: Object) -> Object:
         return {}
     conditions = (obj.get("status") or {}).get("conditions") or ()
     active = any(each.get("type") == "Active" and each.get("status") == "True" for each in conditions)
-    return {"apiVersion": obj["apiVersion"], "active": active, "generation": obj["metadata"].get("generation", 0)}
+    return {"apiVersion": obj["apiVersion"], "active": active}

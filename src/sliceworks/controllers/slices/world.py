@@ -41,7 +41,8 @@ class World:
     busy: Mapping[str, Literal["create", "delete"]] = field(default_factory=dict)
     failures: Mapping[Ref, Failure] = field(default_factory=dict)
     workloads: tuple[WorkloadView, ...] = ()
-    checks: frozenset[str] = frozenset()
+    checks: frozenset[str] = frozenset()  # AdmissionChecks of ours
+    idle_checks: tuple[Subject, ...] = ()  # those of them that nobody has said are looked after
     flavors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     trouble: Problem | None = None  # why the cloud cannot be asked; nothing is known about its pools then
 
