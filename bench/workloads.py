@@ -17,18 +17,23 @@ import orjson
 
 
 def kueue(arguments: argparse.Namespace) -> dict[str, object]:
-    """Kueue's scheduler benchmark in virtual time."""
+    """Kueue's scheduler benchmark in virtual time, five times as it was published."""
     from bench.measure.kueue import PUBLISHED, Run
 
-    outcome = Run(arguments.scale, paced=not arguments.unpaced).run()
-    averages = {name: round(seconds, 1) for name, seconds in outcome.averages().items()}
-    print(
-        f"{outcome.workloads} workloads: {outcome.wall:.1f} s of wall time, {outcome.virtual:.0f} s of virtual time",
-        file=sys.stderr,
-    )
+    runs = [Run(arguments.scale, paced=not arguments.unpaced, seed=seed).run() for seed in range(arguments.runs)]
+    wall, virtual = (sum(getattr(run, name) for run in runs) / len(runs) for name in ("wall", "virtual"))
+    print(f"{runs[0].workloads} workloads: {wall:.1f} s of wall time, {virtual:.0f} s of virtual time", file=sys.stderr)
+    averages = {name: round(sum(run.averages()[name] for run in runs) / len(runs), 1) for name in runs[0].averages()}
     for name, seconds in averages.items():
         print(f"  {name}: {seconds} s to admission on average (published: {PUBLISHED[name]} s)", file=sys.stderr)
-    return {"wall_s": round(outcome.wall, 1), "virtual_s": round(outcome.virtual, 1), "goal_wall_s": 30, "average_s": averages}
+    ratios = {name: round(seconds / PUBLISHED[name], 2) for name, seconds in averages.items()}
+    return {
+        "wall_s": round(wall, 1),
+        "goal_wall_s": 30,
+        "virtual_s": round(virtual, 1),
+        "average_s": averages,
+        "of_published": ratios,
+    }
 
 
 def main() -> int:
@@ -37,6 +42,7 @@ def main() -> int:
     below = parser.add_subparsers(dest="benchmark", required=True)
     queued = below.add_parser("kueue", help="15,000 workloads through Kueue's scheduler")
     queued.add_argument("--scale", type=float, default=1.0, help="multiplies the numbers of workloads")
+    queued.add_argument("--runs", type=int, default=5, help="the averages are those of so many runs")
     queued.add_argument("--unpaced", action="store_true", help="without the pace of Kueue's client")
     queued.set_defaults(run=kueue)
     arguments = parser.parse_args()
