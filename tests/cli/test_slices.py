@@ -123,7 +123,7 @@ def test_which_cluster_of_the_cloud_is_meant(tmp_path: Path, monkeypatch: pytest
 
 def test_a_cluster_that_nobody_names_is_asked_for() -> None:
     async def course() -> None:
-        async with clouds.open_container(Settings(project="p", token="t"), twin=False):
+        async with clouds.open_container(Settings(project="p", token="t")):
             raise AssertionError("unreachable")
 
     with pytest.raises(UsageError, match="the location is not known"):

@@ -82,8 +82,8 @@ def _watched(life: Life, handle: Any) -> Any:
         if method != "GET":
             asked = orjson.loads(body)["nodePool"]["name"] if method == "POST" and body and b"nodePool" in body else name
             life.note(f"{method} {asked} {answer[0]} {answer[2][:160].decode() if answer[0] >= 400 else ''}")
-            life.writes += 1
-            if life.writes in life.crashes and (life.dying is None or life.dying.done()):
+            life.writes += life.rig.running
+            if life.rig.running and life.writes in life.crashes and (life.dying is None or life.dying.done()):
                 life.dying = asyncio.create_task(_kill(life, 0))
                 await clock.sleep(3600)  # whoever asked does not live to hear it
         return answer

@@ -49,6 +49,10 @@ class Rig:
         self.controller = SlicesController(client, self.open_container(), settings or self.settings)
         self._task = asyncio.create_task(self.controller.run())
 
+    @property
+    def running(self) -> bool:
+        return self._task is not None
+
     async def kill(self) -> None:
         """End the controller wherever it is."""
         if self._task is not None:

@@ -12,7 +12,7 @@ from sliceworks.controllers.slices import settings as slice_settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from sliceworks.cloud import Container, Credentials
+    from sliceworks.cloud import Container
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.kube import Client
 
@@ -22,14 +22,17 @@ TWIN = {"project": "twin", "location": "us-central1", "cluster": "twin"}
 """The names of a twin's cluster in its cloud, where nobody gives others."""
 
 
-def settings_for(flags: Mapping[str, Any], *, twin: bool, kubeconfig: str | None = None, context: str | None = None) -> Settings:
-    """Settings from flags, the environment, and the names of the twin or of a context that gcloud made."""
-    found = slice_settings.read(os.environ, flags=flags)
+def settings_for(
+    flags: Mapping[str, Any], *, twin: bool, kubeconfig: str | None = None, context: str | None = None, file: str | None = None
+) -> Settings:
+    """Settings from a file, the environment, flags, and the names of the twin or of a context that gcloud made."""
+    found = slice_settings.read(os.environ, _read(file), flags, place=file or "")
     if twin:
         from sliceworks.cli.connections import running_twin
 
         state = running_twin()
-        return _filled(replace(found, endpoint=state.cloud, token=_token(state.directory)), **TWIN)
+        own = _filled(replace(found, endpoint=state.cloud + _TWIN_PREFIX, token=_token(state.directory)), **TWIN)
+        return own if own.zones else replace(own, zones=(f"{own.location}-a",))
     if found.project and found.location and found.cluster:
         return found
     parts = _current_context(kubeconfig, context).split("_")
@@ -39,14 +42,15 @@ def settings_for(flags: Mapping[str, Any], *, twin: bool, kubeconfig: str | None
 
 
 @asynccontextmanager
-async def open_container(settings: Settings, *, twin: bool) -> AsyncIterator[Container]:
+async def open_container(settings: Settings) -> AsyncIterator[Container]:
     """The container API of a cluster. UsageError where it is not known which one is meant."""
-    from sliceworks.cloud import Container, Session
-    from sliceworks.cloud.container import ENDPOINT
+    from sliceworks.cloud import connecting
 
-    async with Session(settings.endpoint or ENDPOINT, _credentials(settings)) as session:
-        prefix = _TWIN_PREFIX if twin else ""
-        yield Container(session, settings.project, settings.location, settings.cluster, prefix=prefix)
+    names = (settings.project, settings.location, settings.cluster)
+    given = {"endpoint": settings.endpoint, "token": settings.token, "impersonate": settings.impersonate}
+    container = connecting.open_container(*names, **given)
+    async with container.session:
+        yield container
 
 
 async def adopt(client: Client, settings: Settings) -> None:
@@ -70,14 +74,19 @@ def _filled(settings: Settings, *, project: str, location: str, cluster: str) ->
     )
 
 
-def _credentials(settings: Settings) -> Credentials:
-    from sliceworks.cloud import Token
+def _read(file: str | None) -> dict[str, Any]:
+    """The settings in a YAML file."""
+    if file is None:
+        return {}
+    from pathlib import Path
 
-    if settings.token:
-        return Token(settings.token)
-    from sliceworks.cloud.google_credentials import GoogleCredentials
+    from sliceworks.base import yamls
+    from sliceworks.base.errors import InvalidDocument
 
-    return GoogleCredentials(settings.impersonate)
+    documents = yamls.load_all(Path(file).read_text(), file)
+    if len(documents) != 1:
+        raise InvalidDocument(f"has {len(documents)} documents, one is wanted", place=file)
+    return dict(documents[0].data)
 
 
 def _current_context(kubeconfig: str | None, context: str | None) -> str:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from sliceworks.controllers.graphs import Options
     from sliceworks.controllers.metrics import Registry
     from sliceworks.controllers.running import Runs, Settings
+    from sliceworks.controllers.slices.settings import Settings as SliceSettings
     from sliceworks.kube.client import Client
 
-NAMES = ("graphs",)
+NAMES = ("graphs", "slices")
 _GATES = {"InstanceConditionEvents", "InstanceConditionMetrics"}
 
 
@@ -85,7 +86,11 @@ async def _run(which: tuple[str, ...], given: dict[str, Any]) -> None:
 
             client.transport = Limited(client.transport, given["client_qps"], given["client_burst"])
         made = [_CONTROLLERS[name](client, registry, given) for name in dict.fromkeys(which)]
-        await running.run(client, made, registry, _settings(given))
+        if given["twin"] and "slices" in which:
+            from sliceworks.cli import clouds
+
+            await clouds.adopt(client, _slice_settings(given))
+        await running.run(client, made, registry, _settings(which, given))
 
 
 def _graphs(client: Client, registry: Registry, given: dict[str, Any]) -> Runs:
@@ -94,10 +99,25 @@ def _graphs(client: Client, registry: Registry, given: dict[str, Any]) -> Runs:
     return GraphController(client, _graph_options(given), registry)
 
 
-_CONTROLLERS: dict[str, Callable[[Client, Registry, dict[str, Any]], Runs]] = {"graphs": _graphs}
+def _slices(client: Client, registry: Registry, given: dict[str, Any]) -> Runs:
+    from sliceworks.controllers.slices.program import SlicesProgram
+
+    return SlicesProgram(client, _slice_settings(given), registry)
 
 
-def _settings(given: dict[str, Any]) -> Settings:
+_CONTROLLERS: dict[str, Callable[[Client, Registry, dict[str, Any]], Runs]] = {"graphs": _graphs, "slices": _slices}
+_SLICE_FLAGS = ("project", "location", "cluster", "zones", "capacity", "drain")
+
+
+def _slice_settings(given: dict[str, Any]) -> SliceSettings:
+    from sliceworks.cli.clouds import settings_for
+
+    flags = {name: given[name] for name in _SLICE_FLAGS}
+    where = {"kubeconfig": given["kubeconfig"], "context": given["context"], "file": given["config"]}
+    return settings_for(flags, twin=given["twin"], **where)
+
+
+def _settings(which: tuple[str, ...], given: dict[str, Any]) -> Settings:
     from sliceworks.controllers.running import Settings
     from sliceworks.kube.leader import Timing
 
@@ -110,9 +130,18 @@ def _settings(given: dict[str, Any]) -> Settings:
         metrics_address=given["metrics_bind_address"],
         probe_address=given["health_probe_bind_address"],
         elect=given["leader_elect"],
+        lease_name=_lease(which),
         lease_namespace=given["leader_election_namespace"],
         timing=timing,
     )
+
+
+def _lease(which: tuple[str, ...]) -> str:
+    """The Lease that copies contend for: the one of the program whose place is taken, so that it never works beside it."""
+    from sliceworks.controllers.running import Settings
+    from sliceworks.controllers.slices import words
+
+    return words.LEASE if which == ("slices",) else Settings().lease_name
 
 
 def _graph_options(given: dict[str, Any]) -> Options:

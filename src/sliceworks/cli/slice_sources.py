@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.base.errors import CloudNotFound, NotFound, SliceworksError
 from sliceworks.cli import slice_views
 from sliceworks.cli.clouds import open_container, settings_for
 from sliceworks.cli.connections import open_cluster
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sliceworks.kube import Client
 
 Object = dict[str, Any]
+_NO_CLUSTER = "name it by --project, --location and --cluster; a twin's is known once sliceworks controller run slices --twin runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,11 @@ class Sources:
 
     async def slices(self) -> list[SliceView]:
         """Every node pool, with what the cluster knows of it."""
-        pools, nodes, jobsets = await asyncio.gather(self.container.node_pools(), self._nodes(), self._jobsets())
-        return slice_views.views(pools, nodes, jobsets)
+        return slice_views.views(*await asyncio.gather(self._pools(), self._nodes(), self._jobsets()))
 
     async def named(self, name: str) -> Found:
         """A slice by its pool, or a JobSet of the namespace with its slices."""
-        pools, nodes, jobsets = await asyncio.gather(self.container.node_pools(), self._nodes(), self._jobsets())
+        pools, nodes, jobsets = await asyncio.gather(self._pools(), self._nodes(), self._jobsets())
         found = slice_views.views(pools, nodes, jobsets)
         by_ref = {Ref(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in jobsets}
         one = next((view for view in found if view.name == name), None)
@@ -95,6 +95,13 @@ class Sources:
         """Wait before the next look."""
         await clock.sleep(seconds)
 
+    async def _pools(self) -> list[Object]:
+        try:
+            return await self.container.node_pools()
+        except CloudNotFound as error:
+            place = f"{self.container.project}, {self.container.location}"
+            raise SliceworksError(f"the cloud has no cluster {self.container.cluster} in {place}", hint=_NO_CLUSTER) from error
+
     async def _nodes(self) -> list[Object]:
         return (await self.client.list_all(NODE, labels=slice_views.POOL_LABEL)).items
 
@@ -118,5 +125,5 @@ async def open_sources(
     """Connect to both."""
     client = open_cluster(kubeconfig, context, twin, namespace)
     settings = settings_for(cloud, twin=twin, kubeconfig=kubeconfig, context=context)
-    async with client, open_container(settings, twin=twin) as container:
+    async with client, open_container(settings) as container:
         yield Sources(client, container)

@@ -23,7 +23,10 @@ OFF = ("", "0")
 class Runs(Protocol):
     """A controller: `run` works until it is cancelled, `ready` tells whether its caches are filled."""
 
-    ready: bool
+    @property
+    def ready(self) -> bool:
+        """Whether its caches are filled."""
+        ...
 
     async def run(self) -> None:
         """Work until cancelled."""
