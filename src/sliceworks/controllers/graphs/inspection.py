@@ -11,10 +11,9 @@ from sliceworks.graph.evaluate import Evaluation
 from sliceworks.graph.model import Desired, Excluded, Lookup
 from sliceworks.graph.pictures import ABSENT, FAILED, LEFT_OUT, READY, WAITING
 from sliceworks.kube.resources import Resource
+from sliceworks.kube.selectors import from_label_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sliceworks.graph.model import Graph, Node, Object, Outcome
     from sliceworks.kube.client import Client
 
@@ -31,8 +30,8 @@ async def children(client: Client, instance: Object) -> dict[str, list[Object]]:
     annotations = instance["metadata"].get("annotations") or {}
     found: dict[str, list[Object]] = {}
     for text in filter(None, str(annotations.get(names.GROUP_KINDS) or "").split(",")):
-        kind, _, group = text.partition(".")
-        for resource in await _resources(client, group, kind):
+        resource = await _resource(client, text)
+        if resource is not None:
             listed = await client.list(resource, labels=f"{names.INSTANCE_ID}={instance['metadata']['uid']}")
             for obj in listed.items:
                 obj.setdefault("apiVersion", resource.api_version)
@@ -41,11 +40,12 @@ async def children(client: Client, instance: Object) -> dict[str, list[Object]]:
     return found
 
 
-async def _resources(client: Client, group: str, kind: str) -> Iterable[Resource]:
+async def _resource(client: Client, name: str) -> Resource | None:
+    """The resource of `Kind.group`; None where the cluster has it no more."""
     try:
-        return [await client.discovery.by_group_kind(group, kind)]
+        return await client.discovery.find(name)
     except NotFound:
-        return []
+        return None
 
 
 async def observed(client: Client, graph: Graph, instance: Object) -> tuple[dict[str, list[Object]], dict[str, str]]:
@@ -77,7 +77,7 @@ async def _of(client: Client, node: Node, outcome: Outcome, made: dict[str, list
     kind = node.kind
     resource = Resource(kind.group, kind.version, kind.kind, kind.plural, namespaced=kind.namespaced)
     if isinstance(outcome, Lookup) and outcome.selector is not None:
-        listed = await client.list(resource, outcome.namespace or None, labels=_selector(outcome.selector))
+        listed = await client.list(resource, outcome.namespace or None, labels=from_label_selector(outcome.selector))
         return list(listed.items)
     wanted = [(outcome.namespace, outcome.name)] if isinstance(outcome, Lookup) else []
     if isinstance(outcome, Desired):
@@ -91,12 +91,3 @@ async def _of(client: Client, node: Node, outcome: Outcome, made: dict[str, list
         except NotFound:
             continue
     return found
-
-
-def _selector(selector: Object) -> str:
-    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
-    for each in selector.get("matchExpressions") or ():
-        values = f"({','.join(each.get('values') or ())})"
-        words = {"In": f"{each['key']} in {values}", "NotIn": f"{each['key']} notin {values}", "Exists": each["key"]}
-        parts.append(words.get(each["operator"], f"!{each['key']}"))
-    return ",".join(parts)
