@@ -154,6 +154,10 @@ def _settle(columns: list[list[str]], links: dict[str, list[str]], spots: dict[s
                 beside = [*links.get(name, ()), *after.get(name, ())]
                 wanted[name] = sum(spots[each].y for each in beside) / len(beside) if beside else spots[name].y
             _spread(column, wanted, spots)
+    for column in columns:
+        for above, name in pairwise(column):
+            if not links.get(name) and not after.get(name):  # nothing draws it anywhere: close up
+                spots[name].y = spots[above].y + _extent([above], name, spots)
 
 
 def _spread(column: list[str], wanted: dict[str, float], spots: dict[str, Spot]) -> None:

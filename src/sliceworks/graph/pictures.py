@@ -60,8 +60,11 @@ class Box:
 def boxes(graph: Graph, states: Mapping[str, str] | None = None) -> list[Box]:
     """What is drawn of a graph; `states` tells how each resource of an instance stands."""
     known = states or {}
+    ranks: dict[str, int] = {}
+    for node in graph.nodes:
+        ranks[node.id] = 1 + max((ranks[name] for name in node.dependencies), default=0)
     return [
-        Box(node.id, node.kind.kind, node.apply_order, node.dependencies, node.role, _note(node), known.get(node.id, ""))
+        Box(node.id, node.kind.kind, ranks[node.id], node.dependencies, node.role, _note(node), known.get(node.id, ""))
         for node in graph.nodes
     ]
 

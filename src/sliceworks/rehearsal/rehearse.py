@@ -12,16 +12,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, SliceworksError
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource, key_of
-from sliceworks.rehearsal.scenarios import Happening, Step, plan, play
+from sliceworks.rehearsal.product import Wants, controllers
+from sliceworks.rehearsal.scenarios import Happening, Step, later_documents, plan, play
 from sliceworks.rehearsal.standing import held_conditions, standing
 from sliceworks.rehearsal.timeline import Moment, Timeline
-from sliceworks.schemas import config_connector
 
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
@@ -71,13 +69,14 @@ def rehearse(
     """Apply documents to a fresh twin, let its time pass with all that a scenario has happen in it, and tell what happened."""
     steps = plan(scenario, folder or Path(), Random(seed)) if scenario is not None else []
     start = scenario.spec.start if scenario is not None else None
-    return clock.run(_rehearse(documents, steps, seconds), virtual=True, seed=seed, start=start)
+    wants = Wants.of([*documents, *(later_documents(scenario, folder or Path()) if scenario is not None else ())])
+    return clock.run(_rehearse(documents, steps, seconds, wants), virtual=True, seed=seed, start=start)
 
 
-async def _rehearse(documents: list[Document], steps: list[Step], seconds: float) -> Rehearsal:
+async def _rehearse(documents: list[Document], steps: list[Step], seconds: float, wants: Wants) -> Rehearsal:
     from sliceworks.twin.cluster import Cluster
 
-    async with Cluster(config_connector=_names_cloud_kinds(documents)) as cluster:
+    async with Cluster(config_connector=wants.config_connector) as cluster, controllers(cluster, wants):
         await clock.sleep(1)  # its own first objects are no news
         timeline = Timeline()
         cluster.store.subscribe(timeline.observe)
@@ -91,11 +90,6 @@ async def _rehearse(documents: list[Document], steps: list[Step], seconds: float
             for outcome in outcomes:
                 outcome.state = await _state(client, outcome)
         return Rehearsal(outcomes, list(timeline.moments), timeline.elapsed(), happenings)
-
-
-def _names_cloud_kinds(documents: list[Document]) -> bool:
-    """Whether a document is of a kind of Config Connector, or makes such objects."""
-    return any(config_connector.GROUPS.encode() in orjson.dumps(document.data, default=str) for document in documents)
 
 
 async def _apply(client: Client, document: Document, timeline: Timeline, warnings: list[str]) -> Outcome:

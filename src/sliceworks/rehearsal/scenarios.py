@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
+    from sliceworks.base.yamls import Document
     from sliceworks.kube.client import Client
     from sliceworks.kube.resources import Resource
     from sliceworks.specs.scenario import Scenario
@@ -82,6 +83,12 @@ def plan(scenario: Scenario, folder: Path, random: random.Random) -> list[Step]:
     """Everything that is to happen, in order. Files are read now: what is wrong with them is known before anything starts."""
     steps = [step for event in scenario.spec.events for step in _steps(event, folder, random)]
     return sorted((step for step in steps if step.at <= scenario.spec.duration), key=lambda step: step.at)
+
+
+def later_documents(scenario: Scenario, folder: Path) -> list[Document]:
+    """The documents of the files that a scenario applies or submits."""
+    files = [action.file for _, action in (event.action for event in scenario.spec.events) if isinstance(action, Apply | Submit)]
+    return [document for file in dict.fromkeys(files) for document in yamls.load_path(folder / file)]
 
 
 def _steps(event: Event, folder: Path, random: random.Random) -> Iterator[Step]:
