@@ -65,13 +65,26 @@ def _count(name: str, default: int, text: str, least: int = 1) -> Callable[[Any]
 @_count("--rgd-max-collection-dimension-size", 10, "Most iterators of one forEach.")
 @_count("--rgd-max-graph-revisions", 5, "Revisions kept of each definition.", 0)
 @click.option("--feature-gates", default="", help="InstanceConditionEvents=true tells every change of a condition as an event.")
+@click.option("--config", type=click.Path(exists=True, dir_okay=False), help="YAML file with settings of the slices controller.")
+@click.option("--project", metavar="NAME", help="Project of the cluster.  [default: $GCP_PROJECT_ID, or the pod's own]")
+@click.option("--location", metavar="NAME", help="Region or zone of the cluster.  [default: $GCP_CLUSTER_LOCATION, or the pod's]")
+@click.option("--cluster", metavar="NAME", help="Name of the cluster.  [default: $GCP_CLUSTER, or the pod's own]")
+@click.option("--zones", metavar="ZONES", help="Zones for slices, best first, with commas between.  [default: $GCP_ZONE]")
+@click.option(
+    "--capacity", metavar="KINDS", help="Capacity to try, best first: reservation=NAME,spot,on-demand.  [default: on-demand]"
+)
+@click.option("--drain/--no-drain", default=None, help="Give slices back, and make none.")
 def run(*, which: tuple[str, ...], **given: Any) -> None:
     """Run controllers until interrupted: all of them, or those that are named.
 
-    Flags that kro has too are named as there and mean the same.
+    Flags that kro has too are named as there and mean the same. Settings of slices are read from a file, from the environment and
+    from flags, each over the one before.
     """
+    import logging
+
     from sliceworks.base import clock
 
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     clock.run(_run(which or NAMES, given))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.demands import Demand
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.controllers.slices.steps import Standing
-    from sliceworks.controllers.slices.views import JobSetView, Pool, Problem, Ref
+    from sliceworks.controllers.slices.views import JobSetView, Pool, Ref
     from sliceworks.controllers.slices.world import World
 
 _HAD = ("RUNNING", "RECONCILING")
@@ -65,15 +65,16 @@ def report(jobset: JobSetView, standings: Iterable[Standing], pools: Iterable[Po
     total = max(ready + len(waiting), len(found))
     if not total or jobset.ended or jobset.deleting:
         return None
-    problem: Problem | None = next((each.problem for each in waiting if each.problem is not None), None)
+    worst = next((each for each in waiting if each.news), None) or next((each for each in waiting if each.problem), None)
+    problem = worst.problem if worst is not None else None
     message = f"{ready} of {total} slices are ready"
+    told = jobset.told
+    reason = "Ready" if not waiting else problem.reason if problem is not None else "Provisioning"
+    status = "False" if waiting else "True"
+    if (told.status, told.reason) == (status, reason) and told.message.startswith(message) and not (worst and worst.news):
+        return None  # what was said when it happened says more than that it did
     if problem is not None:
         message += f": {problem.message}"
-    reason = "Ready" if not waiting else problem.reason if problem is not None else "Provisioning"
-    told = jobset.told
-    status = "False" if waiting else "True"
-    if (told.status, told.reason, told.message) == (status, reason, message):
-        return None
     return Tell(
         jobset.subject,
         words.JOBSET_CONDITION,

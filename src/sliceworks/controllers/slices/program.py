@@ -69,5 +69,8 @@ async def complete(settings: Settings) -> Settings:
     needed = {"GCP_PROJECT_ID": settings.project, "GCP_CLUSTER_LOCATION": settings.location, "GCP_CLUSTER": settings.cluster}
     unknown = [name for name, value in needed.items() if not value]
     if unknown:
-        raise UsageError(f"it is not known which cluster is meant: {', '.join(unknown)} not set", hint="set them, or use --twin")
+        raise UsageError(
+            f"it is not known which cluster is meant: {', '.join(unknown)} not set",
+            hint="set them, use --twin, or run other controllers alone",
+        )
     return settings
