@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import clock
+from sliceworks.base import clock, collector
 from sliceworks.base.errors import ApiError, SliceworksError
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource, key_of
@@ -70,7 +70,8 @@ def rehearse(
     steps = plan(scenario, folder or Path(), Random(seed)) if scenario is not None else []
     start = scenario.spec.start if scenario is not None else None
     wants = Wants.of([*documents, *(later_documents(scenario, folder or Path()) if scenario is not None else ())])
-    return clock.run(_rehearse(documents, steps, seconds, wants), virtual=True, seed=seed, start=start)
+    with collector.rested():
+        return clock.run(_rehearse(documents, steps, seconds, wants), virtual=True, seed=seed, start=start)
 
 
 async def _rehearse(documents: list[Document], steps: list[Step], seconds: float, wants: Wants) -> Rehearsal:

@@ -122,7 +122,12 @@ def read_micro_time(value: Any) -> str:
     """A `metav1.MicroTime`: written back in UTC, with six decimals."""
     if value.__class__ is not str:
         raise mismatch(value, "string")
-    return _moment(value, MICROSECONDS).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _microseconds(value)
+
+
+@lru_cache(maxsize=1024)
+def _microseconds(text: str) -> str:
+    return _moment(text, MICROSECONDS).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @lru_cache(maxsize=1024)

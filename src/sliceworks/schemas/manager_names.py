@@ -11,7 +11,9 @@ def manager_name(field_manager: str, user_agent: str) -> str:
     """The manager of a create, update or patch. (An apply must name its manager itself.)"""
     if field_manager:
         return field_manager
-    name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
+    name = user_agent.partition("/")[0]
+    if not name.isprintable():
+        name = "".join(letter for letter in name if letter.isprintable())
     return name.encode()[:LONGEST].decode(errors="ignore")
 
 
@@ -20,6 +22,8 @@ def manager_errors(field_manager: str, path: str = "fieldManager") -> list[Field
     errors: list[FieldError] = []
     if len(field_manager.encode()) > LONGEST:
         errors.append(too_long(path, LONGEST))
+    if field_manager.isprintable():
+        return errors
     position = 0
     for letter in field_manager:
         if not letter.isprintable():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import ipaddress
 import os
 import signal
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from sliceworks.base import clock
+from sliceworks.base import clock, collector
 from sliceworks.base.errors import BadRequest, SliceworksError
 from sliceworks.kube import kubeconfig
 from sliceworks.kube.transport import Request, Response
@@ -115,8 +114,8 @@ async def _serve(options: TwinOptions, store: Store, made: certificates.Certific
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        _rest_collector()
-        await stop.wait()
+        with collector.rested():
+            await stop.wait()
         ready.unlink(missing_ok=True)
         await cloud.stop()
         await server.stop()
@@ -128,13 +127,6 @@ async def _listening(server: Server, host: str, port: int, option: str, tls: ssl
         return await server.start(host, port, tls)
     except OSError as error:
         raise SliceworksError(f"cannot listen on {host}:{port}: {error.strerror}", hint=f"choose another {option}") from error
-
-
-def _rest_collector() -> None:
-    """Look for garbage less often: almost everything a request makes is gone by its end without Python's collector, and what was
-    made so far stays for good."""
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 100)
 
 
 def _folder_of_processes(options: TwinOptions) -> Path | None:

@@ -80,7 +80,7 @@ class Api:
 
     async def _handle(self, request: Request, certificate: User | None) -> Response:
         user = self._authenticator.authenticate(request.headers, certificate)
-        if "impersonate-user" in request.headers or any(name.startswith("impersonate-") for name in request.headers):
+        if any(name.startswith("impersonate-") for name in request.headers):
             user = impersonated(self.core.rbac, user, request.headers)
         params = _params(request)
         target = parse(request.method, request.path, watch=params.get("watch", [""])[0] in {"1", "true"})

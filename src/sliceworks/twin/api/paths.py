@@ -28,7 +28,9 @@ class Target:
 def parse(method: str, path: str, *, watch: bool = False) -> Target:
     """Read a path as kube-apiserver does."""
     verb = _VERBS.get(method, method.lower())
-    parts = [unquote(part) for part in path.strip("/").split("/")]
+    parts = path.strip("/").split("/")
+    if "%" in path:
+        parts = [unquote(part) for part in parts]
     if path.startswith("//"):
         return Target(verb, path)
     if parts[0] == "api" and len(parts) >= 3:

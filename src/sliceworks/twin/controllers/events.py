@@ -49,14 +49,15 @@ class Recorder:
         if told.count > 1 and told.name:
             again = {"count": told.count, "lastTimestamp": clock.timestamp(), "message": told.note}
             try:
-                await self._world.send(self._user, "PATCH", f"{path}/{told.name}", again, content_type=MERGE)
+                await self._world.tell(self._user, "PATCH", f"{path}/{told.name}", again, content_type=MERGE)
             except NotFound:
                 told.name = ""
             else:
                 return
         told.begin(clock.timestamp())
-        made = await self._world.send(self._user, "POST", path, self._event(told))
-        told.name = made["metadata"]["name"]
+        event = self._event(told)
+        await self._world.tell(self._user, "POST", path, event)
+        told.name = event["metadata"]["name"]
 
     def _event(self, told: Told) -> dict[str, Any]:
         report, moment = told.report, clock.timestamp()

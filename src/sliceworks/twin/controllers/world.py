@@ -30,6 +30,10 @@ APPLY = "application/apply-patch+yaml"
 class Index(Protocol):
     """Something that several controllers look things up in."""
 
+    @property
+    def watches(self) -> frozenset[str]:
+        """The resources whose changes it is told of."""
+
     def observe(self, change: Change) -> None:
         """Take note of a change, before any controller does."""
 
@@ -74,6 +78,7 @@ class World:
         self._by_kind: dict[tuple[str, str], Served] = {}
         self._by_resource: dict[str, Served] = {}
         self._indexes: dict[type[Any], Index] = {}
+        self._interested: dict[str, tuple[Index, ...]] = {}
 
     def shared(self, kind: type[I]) -> I:
         """The one index of this kind that all controllers of the cluster share. Ask for it before anything runs."""
@@ -83,7 +88,11 @@ class World:
 
     def observe(self, change: Change) -> None:
         """Bring the shared indexes up to date."""
-        for index in self._indexes.values():
+        interested = self._interested.get(change.resource)
+        if interested is None:
+            found = (index for index in self._indexes.values() if change.resource in index.watches)
+            interested = self._interested[change.resource] = tuple(found)
+        for index in interested:
             index.observe(change)
 
     def of_kind(self, api_version: str, kind: str) -> Served | None:
@@ -116,15 +125,22 @@ class World:
         self, user: User, method: str, path: str, body: Mapping[str, Any] | None = None, **options: str
     ) -> dict[str, Any]:
         """Ask the API for something as a controller's user; raises the ApiError it answers with."""
+        found: dict[str, Any] = orjson.loads(await self._send(user, method, path, body, options) or b"{}")
+        return found
+
+    async def tell(self, user: User, method: str, path: str, body: Mapping[str, Any] | None = None, **options: str) -> None:
+        """The same for those who do not look at the answer: to read it is much of what a write costs."""
+        await self._send(user, method, path, body, options)
+
+    async def _send(self, user: User, method: str, path: str, body: Mapping[str, Any] | None, options: dict[str, str]) -> bytes:
         kind = options.pop("content_type", "application/json")
         agent = options.pop("user_agent", "kube-controller-manager")
         headers = {"user-agent": agent, "accept": "application/json", "content-type": kind}
         data = orjson.dumps(body) if body is not None else b""
         response = await self._handle(Request(method, path, tuple(options.items()), headers, data), user)
-        found: dict[str, Any] = orjson.loads(response.body) if response.body else {}
         if response.status >= 400:
-            raise from_status(response.status, found)
-        return found
+            raise from_status(response.status, orjson.loads(response.body) if response.body else {})
+        return response.body
 
     def _refresh(self) -> None:
         if self._generation == self._registry.generation:

@@ -192,7 +192,7 @@ class Group:
         """All nodes that fit, with score and taste, the better ones roughly first."""
         fitting = self.fitting
         for taste, heap in self._filled().items():
-            for entry in list(heap):
+            for entry in heap:
                 if fitting.get(entry[3]) is entry:
                     yield entry[3], -entry[0], taste
 

@@ -87,7 +87,7 @@ class Outcomes:
             return
 
     async def _send(self, method: str, path: str, body: dict[str, Any] | None, **options: str) -> None:
-        await self._world.send(self._user, method, path, body, user_agent=_AGENT, **options)
+        await self._world.tell(self._user, method, path, body, user_agent=_AGENT, **options)
 
 
 def _among(condition: Condition, known: dict[str, Condition]) -> dict[str, Any]:

@@ -63,23 +63,26 @@ class Preferences:
         return [int(100 * ((one - least) / (most - least))) if most > least else 0 for one in raw]
 
     def _even(self, nodes: list[Node]) -> list[int]:
-        counted = [all(key in node.labels for key in self._needed) for node in nodes]
-        weights = []
-        for spread, _ in self._soft:
-            among = [node for node, counts in zip(nodes, counted, strict=True) if counts]
-            size = len(among) if spread.topology == HOSTNAME else len({node.labels.get(spread.topology, "") for node in among})
-            weights.append(log(size + 2))
-        raw = [self._unevenness(node, weights) if counts else -1 for node, counts in zip(nodes, counted, strict=True)]
-        valid = [one for one in raw if one >= 0]
-        if not valid:
+        counted = [node for node in nodes if all(key in node.labels for key in self._needed)] if self._needed else nodes
+        if not counted:
             return [0] * len(nodes)
-        least, most = min(valid), max(valid)
-        return [0 if one < 0 else 100 * (most + least - one) // most if most else 100 for one in raw]
+        raw = self._unevenness(counted)
+        least, most = min(raw), max(raw)
+        scores = [100 * (most + least - one) // most if most else 100 for one in raw]
+        if counted is nodes:
+            return scores
+        found = dict(zip(counted, scores, strict=True))
+        return [found.get(node, 0) for node in nodes]
 
-    def _unevenness(self, node: Node, weights: list[float]) -> int:
-        score = 0.0
-        for (spread, tally), weight in zip(self._soft, weights, strict=True):
-            value = node.labels.get(spread.topology)
-            if value is not None:
-                score += tally.counts.get(value, 0) * weight + (spread.most_skew - 1)
-        return floor(score + 0.5)
+    def _unevenness(self, nodes: list[Node]) -> list[int]:
+        """How many such pods each node has around it, rarer places counting for more."""
+        raw = [0.0] * len(nodes)
+        for spread, tally in self._soft:
+            values = [node.labels.get(spread.topology) for node in nodes]
+            size = len(nodes) if spread.topology == HOSTNAME else len({value or "" for value in values})
+            weight, skew, count = log(size + 2), spread.most_skew - 1, tally.counts.get
+            raw = [
+                score if value is None else score + (count(value, 0) * weight + skew)
+                for score, value in zip(raw, values, strict=True)
+            ]
+        return [floor(score + 0.5) for score in raw]

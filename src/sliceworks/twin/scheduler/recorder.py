@@ -67,7 +67,7 @@ class Recorder:
         if related is not None:
             event["related"] = _reference(related)
         try:
-            await self._world.send(
+            await self._world.tell(
                 self._user, "POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", event, user_agent="kube-scheduler"
             )
         except ApiError:
@@ -78,7 +78,7 @@ class Recorder:
         path = f"/apis/events.k8s.io/v1/namespaces/{pod.key[0]}/events/{name}"
         body = {"series": {"count": 2, "lastObservedTime": clock.micro_timestamp()}}
         try:
-            await self._world.send(self._user, "PATCH", path, body, content_type=MERGE, user_agent="kube-scheduler")
+            await self._world.tell(self._user, "PATCH", path, body, content_type=MERGE, user_agent="kube-scheduler")
         except ApiError:
             return
 

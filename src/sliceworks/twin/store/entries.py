@@ -74,30 +74,16 @@ _kept = _Kept(_MOST_LINE_BYTES)
 class Change:
     """One step of history. `previous` is what stood there before; a deletion's `entry` is the object's last state."""
 
-    __slots__ = ("_object", "entry", "lines", "previous", "type")
+    __slots__ = ("_object", "entry", "lines", "name", "namespace", "previous", "resource", "revision", "type")
 
     def __init__(self, type: str, entry: Entry, previous: Entry | None, obj: dict[str, Any] | None = None) -> None:  # noqa: A002
         self.type = type
         self.entry = entry
+        # Plain attributes: everybody in the cluster who watches looks at them.
+        self.revision, self.resource, self.namespace, self.name = entry.revision, entry.resource, entry.namespace, entry.name
         self.previous = previous
         self._object = obj
         self.lines = Lines()
-
-    @property
-    def revision(self) -> int:
-        return self.entry.revision
-
-    @property
-    def resource(self) -> str:
-        return self.entry.resource
-
-    @property
-    def namespace(self) -> str:
-        return self.entry.namespace
-
-    @property
-    def name(self) -> str:
-        return self.entry.name
 
     @property
     def obj(self) -> dict[str, Any]:

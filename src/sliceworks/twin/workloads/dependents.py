@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 REPLICA_SETS = "apps/replicasets"
 REVISIONS = "apps/controllerrevisions"
 JOBS = "batch/jobs"
-_FOLLOWED = frozenset({REPLICA_SETS, REVISIONS, JOBS})
 
 Place = tuple[str, str]
 """Namespace and name."""
@@ -20,6 +19,8 @@ Place = tuple[str, str]
 
 class Dependents:
     """Places of objects by resource and controller, in the order they came."""
+
+    watches = frozenset({REPLICA_SETS, REVISIONS, JOBS})
 
     def __init__(self) -> None:
         self._owner: dict[tuple[str, Place], str] = {}
@@ -36,10 +37,7 @@ class Dependents:
         return self.owned_by(resource, f"/{namespace}")
 
     def observe(self, change: Change) -> None:
-        resource = change.resource
-        if resource not in _FOLLOWED:
-            return
-        place = (change.namespace, change.name)
+        resource, place = change.resource, (change.namespace, change.name)
         self.before = self._owner.pop((resource, place), "")
         if self.before:
             found = self._owned.get((resource, self.before))

@@ -49,13 +49,15 @@ class Disruption(Controller[Key]):
     def observe(self, change: Change) -> None:
         if change.resource == BUDGETS:
             self._observe_budget(change)
+        elif not self._members:
+            return
         elif change.resource == PODS:
             before, after = self._pods.before, self._pods.after
             if before is not None:
                 self._move(before, there=False)
             if after is not None:
                 self._move(after)
-        elif self._members:
+        else:
             uid = change.obj["metadata"]["uid"]
             for pod in list(self._pods.owned_by(uid))[:1]:
                 self._move(pod)

@@ -51,7 +51,7 @@ class PodHands:
     async def delete(self, owner: Mapping[str, Any], pod: Pod) -> None:
         """Ask for a pod's deletion. One that is gone already is no error."""
         try:
-            await self.world.send(self.user, "DELETE", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
+            await self.world.tell(self.user, "DELETE", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
         except NotFound:
             return
         except ApiError as error:
@@ -63,7 +63,7 @@ class PodHands:
         """Change a pod's metadata; one that is gone already is no error."""
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         try:
-            await self.world.send(self.user, "PATCH", path, {"metadata": metadata}, content_type=STRATEGIC)
+            await self.world.tell(self.user, "PATCH", path, {"metadata": metadata}, content_type=STRATEGIC)
         except NotFound:
             return
 

@@ -70,6 +70,8 @@ class Pod:
 class Pods:
     """The pods by controller, node and namespace, each in the order they came."""
 
+    watches = frozenset({PODS})
+
     def __init__(self) -> None:
         self._all: dict[str, dict[str, Pod]] = {}
         self._owned: dict[str, dict[str, Pod]] = {}
@@ -108,8 +110,6 @@ class Pods:
         return (pod for pods in self._all.values() for pod in pods.values())
 
     def observe(self, change: Change) -> None:
-        if change.resource != PODS:
-            return
         self.before = self.get(change.namespace, change.name)
         self.after = None if change.type == "DELETED" else read(change.obj)
         if self.before is not None and (self.after is None or not _same_place(self.before, self.after)):

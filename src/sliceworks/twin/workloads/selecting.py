@@ -50,6 +50,8 @@ class Selecting:
     def matching(self, namespace: str, labels: Mapping[str, str]) -> list[str]:
         """The names of those that select these labels."""
         found: list[str] = []
+        if not self._filed:
+            return found
         for place in ((namespace, "", ""), *((namespace, key, value) for key, value in labels.items())):
             filed = self._filed.get(place)
             if filed:

@@ -134,9 +134,9 @@ class EndpointSlices(Controller[Key]):
     async def _act(self, namespace: str, plan: slices.Plan) -> None:
         path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         for each in plan.create:
-            await self.world.send(_USER, "POST", path, each)
+            await self.world.tell(_USER, "POST", path, each)
         for each in plan.update:
-            await self.world.send(_USER, "PUT", f"{path}/{each['metadata']['name']}", each)
+            await self.world.tell(_USER, "PUT", f"{path}/{each['metadata']['name']}", each)
         for each in plan.delete:
             await self._delete(each)
 
@@ -144,7 +144,7 @@ class EndpointSlices(Controller[Key]):
         metadata = each["metadata"]
         path = f"/apis/discovery.k8s.io/v1/namespaces/{metadata['namespace']}/endpointslices/{metadata['name']}"
         try:
-            await self.world.send(_USER, "DELETE", path)
+            await self.world.tell(_USER, "DELETE", path)
         except NotFound:
             return
 

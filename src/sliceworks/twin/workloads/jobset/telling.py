@@ -36,11 +36,11 @@ class Teller:
         try:
             if not name or now - last > _PATIENCE:
                 name, count = f"{metadata['name']}.{clock.randomness().getrandbits(64):016x}", 0
-                await self._world.send(USER, "POST", path, _event(jobset, event, name), fieldManager=MANAGER)
+                await self._world.tell(USER, "POST", path, _event(jobset, event, name), fieldManager=MANAGER)
             elif count == 1:
                 series = {"series": {"count": 2, "lastObservedTime": clock.micro_timestamp()}}
                 kind = "application/merge-patch+json"
-                await self._world.send(USER, "PATCH", f"{path}/{name}", series, content_type=kind, fieldManager=MANAGER)
+                await self._world.tell(USER, "PATCH", f"{path}/{name}", series, content_type=kind, fieldManager=MANAGER)
         except ApiError:
             return  # as with a real recorder, an event that cannot be written is lost
         self._recent[key] = (now, name, count + 1)

@@ -36,6 +36,8 @@ WATCHED = frozenset({CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, FLAVORS, WORKLOADS, 
 class Ledger:
     """Follows Kueue's objects. `workloads` are those of each job, `members` those that name a LocalQueue."""
 
+    watches = frozenset({CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, FLAVORS, WORKLOADS, CHECKS, NAMESPACES})
+
     def __init__(self) -> None:
         self.brain = Brain(self._veto)
         self.queues: dict[str, Obj] = {}
@@ -60,9 +62,7 @@ class Ledger:
         }
 
     def observe(self, change: Change) -> None:
-        follow = self._follow.get(change.resource)
-        if follow is not None:
-            follow(change)
+        self._follow[change.resource](change)
 
     # Queues and what they need.
 
