@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.errors import BadRequest
 from sliceworks.cel.complaints import closest
 from sliceworks.graph import texts
 from sliceworks.graph.model import Issue, Role
@@ -140,5 +141,5 @@ def _check_selector(selector: Any, found: Survey) -> None:
     if not checked.issues and not checked.slots:
         try:
             from_label_selector(selector)
-        except ValueError as error:
+        except (BadRequest, ValueError) as error:
             found.wrong(path, f"selector: {error}")
