@@ -11,6 +11,7 @@ from sliceworks.graph import definitions, instances
 from sliceworks.graph.compile import compile as compile_graph
 from sliceworks.graph.errors import DefinitionError
 from sliceworks.graph.kinds import AllKinds, BuiltinKinds, CustomKinds
+from sliceworks.schemas import config_connector
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -65,9 +66,10 @@ class Workbench:
             self._compile(found[id(document)])
         graphs = [each.graph for each in found.values() if each.graph is not None]
         for document in given:
-            graph = next((each for each in graphs if instances.is_instance(each, document.data)), None)
+            graph = next((each for each in graphs if _is_of(each, document)), None)
             if graph is not None:
-                found[id(document)] = _instance(document, graph)
+                issues = instances.check(document.data, graph, document.place)
+                found[id(document)] = Checked(document, issues=tuple(issues))
         return [found[id(document)] for document in given if id(document) in found]
 
     def graph(self, path: Path) -> Graph:
@@ -95,7 +97,7 @@ class Workbench:
         self._known.append(graph.crd)
 
     def _kinds(self, definition: Any) -> Kinds:
-        offline = AllKinds(BuiltinKinds(), CustomKinds(self._known), _Packed())
+        offline = AllKinds(BuiltinKinds(), CustomKinds(self._known), _Packed(config_connector.definitions), _Packed(_of_the_twin))
         if self.sources.cluster is None:
             return offline
         from sliceworks.controllers.graphs.cluster_kinds import ClusterKinds
@@ -108,17 +110,15 @@ class Workbench:
 
 
 class _Packed:
-    """The kinds that come along: those of Config Connector, JobSet and Kueue, read when something asks for one."""
+    """Kinds that come along, read when something asks for one that nobody before them knows."""
 
-    def __init__(self) -> None:
+    def __init__(self, definitions: Callable[[], list[Obj]]) -> None:
+        self._definitions = definitions
         self._kinds: CustomKinds | None = None
 
     def _read(self) -> CustomKinds:
         if self._kinds is None:
-            from sliceworks.schemas import config_connector
-            from sliceworks.twin.workloads import jobset, kueue
-
-            self._kinds = CustomKinds([*config_connector.definitions(), jobset.definition(), *kueue.definitions()])
+            self._kinds = CustomKinds(self._definitions())
         return self._kinds
 
     def find(self, api_version: str, kind: str) -> Any:
@@ -128,14 +128,21 @@ class _Packed:
         return self._read().names()
 
 
+def _of_the_twin() -> list[Obj]:
+    """The kinds that every twin has: those of JobSet and Kueue."""
+    from sliceworks.twin.workloads import jobset, kueue
+
+    return [jobset.definition(), *kueue.definitions()]
+
+
 def instance_of(graph: Graph, path: Path) -> Obj:
     """The one instance of a graph's kind in a file, with its defaults; DefinitionError with what is wrong with it."""
-    found = [document for document in yamls.load_path(path) if instances.is_instance(graph, document.data)]
+    found = [document for document in yamls.load_path(path) if _is_of(graph, document)]
     block = graph.definition.schema
     if len(found) != 1:
         text = f"has no {block.kind} of {block.api_version}" if not found else f"has more than one {block.kind}"
         raise InvalidDocument(text, place=str(path))
-    return instances.completed(graph, found[0].data, found[0].place)
+    return _completed(graph, found[0])
 
 
 def with_client(opened: Callable[[], Client], ask: Callable[[Client], Awaitable[Any]]) -> Any:
@@ -156,12 +163,17 @@ def yaml_documents(paths: Iterable[Path]) -> list[Document]:
     return found
 
 
-def _instance(document: Document, graph: Graph) -> Checked:
-    try:
-        instances.completed(graph, document.data, document.place)
-    except DefinitionError as error:
-        return Checked(document, issues=error.issues)
-    return Checked(document)
+def _is_of(graph: Graph, document: Document) -> bool:
+    """Whether a document is of the kind that a graph defines."""
+    block = graph.definition.schema
+    return (document.data.get("apiVersion"), document.data.get("kind")) == (block.api_version, block.kind)
+
+
+def _completed(graph: Graph, document: Document) -> Obj:
+    issues = instances.check(document.data, graph, document.place)
+    if issues:
+        raise DefinitionError(issues)
+    return instances.with_defaults(document.data, graph)
 
 
 def _depth(document: Document, found: dict[int, Checked], above: tuple[int, ...] = ()) -> int:

@@ -70,7 +70,7 @@ def stream(found: Sequence[Rendered]) -> str:
 def row(each: Rendered, obj: Obj) -> tuple[object, ...]:
     """A line of a table."""
     metadata = obj.get("metadata") or {}
-    return each.node.id, each.state, each.node.kind.kind, metadata.get("namespace"), metadata.get("name"), len(each.unknown) or ""
+    return each.node.id, each.state, each.node.kind.kind, metadata.get("namespace"), metadata.get("name"), len(each.unknown)
 
 
 def rendered_data(each: Rendered) -> Obj:
