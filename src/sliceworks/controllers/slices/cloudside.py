@@ -52,6 +52,7 @@ class Cloud:
         self.asked = False  # whether the cloud has answered once, well or not
         self.trouble: Problem | None = None
         self.failures: dict[Ref, Failure] = {}
+        self.working: dict[str, float] = {}
         self.window = Window(start)
         self._container, self._events, self._metrics, self._changed = container, events, metrics, changed
         self._flights: dict[str, Flight] = {}
@@ -113,6 +114,9 @@ class Cloud:
         self.trouble, self._troubles = None, 0
         self._metrics.lists.add()
         self.pools = {pool.name: self._explained(pool) for pool in map(read_pool, raw)}
+        now = clock.now().timestamp()
+        works = (pool.name for pool in self.pools.values() if pool.status in ("RUNNING", "RECONCILING"))
+        self.working = {name: self.working.get(name, now) for name in works}
         self._metrics.pools = Counter(pool.status for pool in self.pools.values() if pool.ours)
         for flight in [each for each in self._flights.values() if each.began < began]:
             if flight.unsure:

@@ -102,6 +102,7 @@ class _Hands:
             jobsets=watching.jobsets(),
             pools=cloud.pools,
             busy=cloud.busy(),
+            working=cloud.working,
             failures=cloud.failures,
             workloads=watching.workloads(),
             checks=watching.checks(),

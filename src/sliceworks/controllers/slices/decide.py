@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.controllers.slices import admission, gathering, words
+from sliceworks.controllers.slices import admission, gathering, swapped, words
 from sliceworks.controllers.slices.demands import demands
 from sliceworks.controllers.slices.releasing import release
 from sliceworks.controllers.slices.steps import Standing, Steps
@@ -43,6 +43,8 @@ def decide(world: World, settings: Settings) -> Decision:
     for demand in wanted:
         if demand.jobset.ref not in held:
             standings.setdefault(demand.jobset.ref, []).append(steps.step(demand))
+    for demand in swapped.exchanges([each for each in wanted if each.jobset.ref not in held], world, decision):
+        standings[demand.jobset.ref].append(steps.step(demand))
     steps.remembered()
     # 4. Say how it stands.
     admission.answer(standings, world, settings, decision)

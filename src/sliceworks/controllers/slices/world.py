@@ -39,6 +39,7 @@ class World:
     jobsets: Mapping[Ref, JobSetView] = field(default_factory=dict)
     pools: Mapping[str, Pool] = field(default_factory=dict)
     busy: Mapping[str, Literal["create", "delete"]] = field(default_factory=dict)
+    working: Mapping[str, float] = field(default_factory=dict)  # since when each pool that works was seen to
     failures: Mapping[Ref, Failure] = field(default_factory=dict)
     workloads: tuple[WorkloadView, ...] = ()
     checks: frozenset[str] = frozenset()  # AdmissionChecks of ours
