@@ -1,0 +1,178 @@
+"""The slice controller beside the bounds that the cloud and we set: a twin with a cloud, everything over HTTP, in real time.
+
+    python bench/slices.py [--quick] [--json-only]
+
+Progress goes to stderr. The last line on stdout is JSON: `{"creates": {"ratio": 0.95, "goal": 0.83}, …}`; a goal is met when the
+ratio is at least as large.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import orjson
+from bench.measure import slices
+from tests.real.processes import resident_bytes
+
+from sliceworks.base import clock, progress, tables
+
+if TYPE_CHECKING:
+    from sliceworks.kube.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    leaders: int = 1_000
+    operations: int = 30
+    seconds: float = 2.0
+    late: int = 200  # leaders that come one by one, once the others have their slices
+    pace: float = 0.1  # seconds between them
+    nodes: int = 10_000
+
+
+QUICK = Sizes(leaders=240, late=60, nodes=1_000)
+TINY = Sizes(leaders=8, operations=4, seconds=0.4, late=4, nodes=20)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A bound and what was found; the ratio says how far inside the bound it is."""
+
+    name: str
+    unit: str
+    bound: float
+    found: float
+    goal: float
+
+    @property
+    def ratio(self) -> float:
+        return self.bound / self.found if self.found else math.inf
+
+    @property
+    def verdict(self) -> str:
+        return "met" if self.ratio >= self.goal else "MISSED"
+
+
+class Bench:
+    """One run."""
+
+    def __init__(self, sizes: Sizes, folder: Path) -> None:
+        self.sizes, self.folder = sizes, folder
+        self.found: list[Measure] = []
+
+    async def run(self) -> list[Measure]:
+        """Start a twin, load it, and measure."""
+        twin = slices.Twin(self.folder)
+        try:
+            async with twin.client() as client:
+                await self._measure(twin, client)
+        finally:
+            twin.stop()
+        return self.found
+
+    async def _measure(self, twin: slices.Twin, client: Client) -> None:
+        sizes = self.sizes
+        await twin.configure(client, operations=sizes.operations, seconds=sizes.seconds)
+        await client.create(slices.jobset("many", sizes.leaders))
+        await slices.leaders_waiting(client, sizes.leaders)
+        async with slices.Controller(twin) as controller:
+            await self._creates(controller)
+            await slices.leaders_running(client, sizes.leaders)
+            self._lists(controller)
+            await twin.configure(client, operations=sizes.leaders, seconds=sizes.seconds)
+            await self._latency(controller, client)
+        await slices.add_nodes(client, sizes.nodes)
+        await self._memory(twin)
+
+    async def _creates(self, controller: slices.Controller) -> None:
+        """From the moment the controller knows of all leaders to the last accepted request."""
+        sizes = self.sizes
+        began = clock.loop_time()
+        bound = (math.ceil(sizes.leaders / sizes.operations) - 1) * sizes.seconds
+        await controller.until_accepted(sizes.leaders, 20 * bound + 60)
+        took = max(controller.container.accepted.values()) - began
+        self._note(Measure("creates", f"s for {sizes.leaders:,} pools", bound, took, 1 / 1.2))
+
+    def _lists(self, controller: slices.Controller) -> None:
+        """Each pool changes twice: it is asked for, and it is there."""
+        changes = 2 * len(controller.container.accepted)
+        self._note(Measure("lists", f"lists for {changes:,} changes", changes, controller.container.lists, 1))
+
+    async def _latency(self, controller: slices.Controller, client: Client) -> None:
+        """From the arrival of the news that a leader waits to the request for its pool, with all other slices there."""
+        async with slices.arrivals(client) as arrived:
+            await clock.sleep(0.5)
+            for number in range(self.sizes.late):
+                await client.create(slices.jobset(f"late-{number}", 1))
+                await clock.sleep(self.sizes.pace)
+            async with asyncio.timeout(120):
+                while len([job for job in controller.container.sent if job.startswith("late-")]) < self.sizes.late:
+                    await clock.sleep(0.05)
+        sent = controller.container.sent
+        delays = sorted(max(sent[job] - arrived[job], 0.0) * 1000 for job in sent if job in arrived and job.startswith("late-"))
+        middle, high = delays[len(delays) // 2], delays[min(int(len(delays) * 0.99), len(delays) - 1)]
+        progress.say(f"latency  {len(delays)} leaders: median {middle:.0f} ms, p99 {high:.0f} ms, most {delays[-1]:.0f} ms")
+        self._note(Measure("latency", "ms, p99", 100, high, 1))
+
+    async def _memory(self, twin: slices.Twin) -> None:
+        """The controller as a process of its own, once it has seen everything."""
+        command = [sys.executable, "-m", "sliceworks", "controller", "run", "slices", "--twin"]
+        addresses = ["--metrics-bind-address=0", "--health-probe-bind-address=0"]
+        process = subprocess.Popen([*command, *addresses], env=twin.environment, stderr=subprocess.DEVNULL)
+        try:
+            held, still = 0, 0
+            while still < 8:
+                await clock.sleep(0.5)
+                if process.poll() is not None:
+                    raise SystemExit(f"the controller ended with {process.returncode}")
+                now = resident_bytes(process.pid)
+                held, still = max(held, now), still + 1 if now <= held else 0
+            self._note(Measure("memory", f"MB beside {self.sizes.nodes:,} nodes", 150, held / 1e6, 1))
+        finally:
+            process.terminate()
+            process.wait(20)
+
+    def _note(self, measure: Measure) -> None:
+        progress.say(f"{measure.name:8} {measure.found:,.1f} {measure.unit} (bound {measure.bound:,.1f})")
+        self.found.append(measure)
+
+
+def report(found: list[Measure]) -> str:
+    """A table for a person."""
+    rows = [
+        (each.name, each.unit, f"{each.bound:,.0f}", f"{each.found:,.1f}", f"{each.ratio:.2f}", f"{each.goal:.2f}", each.verdict)
+        for each in found
+    ]
+    return tables.render(("measure", "unit", "bound", "found", "ratio", "goal", "verdict"), rows)
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description="The slice controller beside the bounds that the cloud and we set.")
+    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
+    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
+    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
+    arguments = parser.parse_args()
+    progress.set_quiet(arguments.json_only)
+    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
+    with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
+        found = clock.run(Bench(sizes, Path(folder)).run())
+    if not arguments.json_only:
+        print(report(found))
+    print(orjson.dumps({each.name: {"ratio": round(each.ratio, 2), "goal": round(each.goal, 2)} for each in found}).decode())
+
+
+if __name__ == "__main__":
+    main()
