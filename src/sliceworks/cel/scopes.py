@@ -136,8 +136,11 @@ class Scope:
             tree.wrap_member(root, "orValue", "optional_orValue_value")
         found = reads(root, self._variables)
         path = lone_path(root, self._variables)
-        if path is not None and converter(self._schema_at(path.root, path.steps)) is not None:
-            path = None
+        schema = self._schema_at(path.root, path.steps) if path is not None else None
+        if schema is not None:
+            # The engine does not know what lists in lists hold; the schema does.
+            result = self._types.of(schema, text)
+            path = path if converter(schema) is None else None
         return Formula(
             text,
             result,

@@ -32,7 +32,9 @@ _NANOS = {unit: size for units, sizes in _UNITS.items() for unit, size in zip(un
 
 
 def to_engine(value: Any) -> Any:
-    """A result of one of our functions; the engine takes times and durations only as protobuf messages."""
+    """A result of one of our functions; the engine takes times and durations only as messages, and cuts `bytes` off at a NUL."""
+    if isinstance(value, bytes):
+        return bytearray(value)
     if isinstance(value, timedelta):
         return _duration_message((value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000)
     if isinstance(value, datetime):
@@ -114,7 +116,7 @@ def _double(value: Any) -> Any:
 
 def _bytes(value: Any) -> Any:
     try:
-        return base64.b64decode(value, validate=True)
+        return bytearray(base64.b64decode(value, validate=True))
     except (binascii.Error, ValueError, TypeError):
         return value
 

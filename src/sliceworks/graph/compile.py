@@ -39,7 +39,8 @@ def compile(definition: Definition, kinds: Kinds) -> Graph:  # noqa: A001 - the 
     issues += [issue for one in drafts for issue in one.survey.issues]
     scope = Scope(workshop.types)
     parts = {one.block.id: _parts(one, workshop, scope, block.namespaced) for one in drafts}
-    fields, status = compile_status({key: value for key, value in block.status.items() if key not in OWN}, workshop, scope)
+    shown_status = {key: value for key, value in block.status.items() if key not in OWN}
+    fields, status = compile_status(shown_status, workshop, scope)
     conditions = compile_conditions(block.status["conditions"], workshop) if block.status.get("conditions") is not None else ()
     needs = {one.block.id: _needs(one, parts[one.block.id], drafts, workshop) for one in drafts}
     sequence = _sequence(needs, drafts, workshop)
@@ -53,7 +54,7 @@ def compile(definition: Definition, kinds: Kinds) -> Graph:  # noqa: A001 - the 
         tuple(_node(by_id[name], parts[name], needs[name], layers[name]) for name in sequence),
         crds.generated(block, spec, status),
         fields,
-        Blueprint(block.status, [field.path for field in fields]),
+        Blueprint(shown_status, [field.path for field in fields]),
         conditions,
         (*definition.notes, *(_with_place(note, definition) for note in _notes(definition, drafts))),
     )

@@ -47,6 +47,7 @@ class Evaluation:
             for name in node.dependencies:
                 self._dependents[name].append(node.id)
         self._outcomes: dict[str, Outcome] = {}
+        self._failures: dict[str, EvaluationFailed] = {}
         self._readiness: dict[str, Waiting | None] = {}
 
     def observe(self, name: str, objects: Sequence[Object]) -> None:
@@ -64,9 +65,15 @@ class Evaluation:
             self.scope.pop(name, None)
 
     def resolve(self, node: Node) -> Outcome:
-        """What a resource should be. EvaluationFailed for what no waiting can mend."""
+        """What a resource should be. EvaluationFailed for what no waiting can mend; what depends on it then waits."""
+        if node.id in self._failures:
+            raise self._failures[node.id]
         if node.id not in self._outcomes:
-            self._outcomes[node.id] = self._resolved(node)
+            try:
+                self._outcomes[node.id] = self._resolved(node)
+            except EvaluationFailed as error:
+                self._failures[node.id] = error
+                raise
         return self._outcomes[node.id]
 
     def readiness(self, node: Node) -> Waiting | None:
@@ -88,24 +95,40 @@ class Evaluation:
         if decided is not None:
             return decided
         for name in node.dependencies:
-            waiting = self.readiness(self._nodes[name])
+            waiting = self._unmet(name)
             if waiting is not None:
-                return Waiting(f"{name} is not ready: {waiting.reason}", waiting.expression, (name,))
+                return waiting
         try:
             return self._made(node)
         except NotYet as error:
             return error.waiting
 
+    def _unmet(self, name: str, expression: str = "") -> Waiting | None:
+        """Why a resource that another one needs cannot be used yet, or None where it can."""
+        try:
+            waiting = self.readiness(self._nodes[name])
+        except EvaluationFailed as error:
+            return Waiting(f"{name} failed: {error.reason}", expression or error.expression, (name,))
+        if waiting is None:
+            return None
+        return Waiting(f"{name} is not ready: {waiting.reason}", expression or waiting.expression, (name,))
+
+    def _excluded(self, name: str) -> bool:
+        try:
+            return isinstance(self.resolve(self._nodes[name]), Excluded)
+        except EvaluationFailed:
+            return False
+
     def _decided(self, node: Node) -> Outcome | None:
         """Whether a resource is left out, or that this cannot be said yet; None where it is wanted."""
         for name in node.dependencies:
-            if isinstance(self.resolve(self._nodes[name]), Excluded):
+            if self._excluded(name):
                 return Excluded(because=name)
         for expression in node.include_when:
             for name in node.dependencies:
-                waiting = self.readiness(self._nodes[name]) if name in expression.names else None
+                waiting = self._unmet(name, expression.written) if name in expression.names else None
                 if waiting is not None:
-                    return Waiting(f"{name} is not ready: {waiting.reason}", expression.written, (name,))
+                    return waiting
             try:
                 if not self._holds(expression, self.scope, node):
                     return Excluded(expression.written)

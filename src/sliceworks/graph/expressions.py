@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sliceworks.cel.formulas import TextFormula
 from sliceworks.cel.results import shown
 from sliceworks.cel.scopes import WrongExpression
-from sliceworks.cel.types import BOOL, STRING, CelType
+from sliceworks.cel.types import BOOL, DURATION, STRING, TIMESTAMP, CelType
 from sliceworks.graph import texts
 from sliceworks.graph.compatibility import misfit
 from sliceworks.graph.model import EACH, RUNTIME, SCHEMA, Expression, Issue
@@ -68,7 +68,7 @@ class Workshop:
             formula, result = self._text(text, path, scope), STRING
         if formula is None or result is None:
             return None
-        problem = misfit(result, expected, self.types.declarations)
+        problem = misfit(result, expected, self.types.declarations) or _unwritable(result)
         if problem:
             self.wrong(path, f"wrong type: {problem}", text, _conversion(result, expected, inner))
             return None
@@ -110,6 +110,13 @@ class Workshop:
         if complaint.field == "status" and complaint.owner == self.types.variables[SCHEMA].message:
             return "an instance's own status cannot be read; read the resource it comes from"
         return _ELSEWHERE.get(complaint.message, complaint.remedy)
+
+
+def _unwritable(kind: CelType) -> str:
+    """Why no document can hold a value of a type, or nothing where it can."""
+    kind = kind.element or kind if kind.kind == "optional" else kind
+    opaque = kind.kind == "type" or ("." in kind.kind and kind.kind not in (TIMESTAMP, DURATION))
+    return f"it gives {shown(kind)}, which no field can hold" if opaque else ""
 
 
 def _conversion(given: CelType, expected: CelType, inner: str | None) -> str:

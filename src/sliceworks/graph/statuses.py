@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.cel.formulas import Formula
 from sliceworks.cel.types import DYN, TIMESTAMP, CelType
 from sliceworks.graph.model import Field
 from sliceworks.graph.templates import shown_path, survey
@@ -48,7 +47,7 @@ def compile_status(status: Object, workshop: Workshop, scope: Scope) -> tuple[tu
         expression = workshop.value(slot.text, (*ROOT, *slot.path), scope, DYN)
         if expression is not None and _usable(expression, slot.path, workshop):
             fields.append(Field(slot.path, expression))
-            _put(schema, slot.path, implied_schema(_exact_type(expression, workshop, scope), workshop.types.declarations))
+            _put(schema, slot.path, implied_schema(expression.program.result, workshop.types.declarations))
     return tuple(fields), schema
 
 
@@ -70,13 +69,6 @@ def _leaves(value: Any, path: Path) -> Iterator[Path]:
             yield from _leaves(child, (*path, index))
     else:
         yield path
-
-
-def _exact_type(expression: Expression, workshop: Workshop, scope: Scope) -> CelType:
-    """The type of a field's value. The engine does not know what lists in lists hold; the schema of a plain path does."""
-    program = expression.program
-    schema = scope.schema_at(program) if isinstance(program, Formula) else None
-    return workshop.types.of(schema, "") if schema is not None else program.result
 
 
 def implied_schema(kind: CelType, declarations: Declarations) -> Object:

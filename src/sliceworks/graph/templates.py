@@ -122,7 +122,7 @@ def _fits(value: Any, expected: tuple[str, ...]) -> bool:
         return True
     if isinstance(value, bool):
         return "boolean" in expected
-    return "number" in expected or (isinstance(value, int) and "integer" in expected)
+    return "number" in expected or ("integer" in expected and (isinstance(value, int) or value.is_integer()))
 
 
 def _mismatch(path: Path, expected: tuple[str, ...], value: Any) -> str:

@@ -117,6 +117,7 @@ FUNCTIONS = [
     Function("hash.sha256", "hash.sha256(string)", "bytes", sha256),
     Function("hash.md5", "hash.md5(string)", "bytes", md5),
     Function("json.marshal", "json.marshal(~A)", "string", to_json),
+    Function("json.encode", "json.encode(~A)", "string", to_json),
     Function("json.unmarshal", "json.unmarshal(string)", "dyn", from_json),
     Function("merge", "map<~K, ~V>.merge(map<~K, ~V>)", "map<~K, ~V>", merge),
     Function("deepMerge", "~A.deepMerge(~B)", "dyn"),
