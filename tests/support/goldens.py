@@ -37,6 +37,11 @@ def check(module: str, case: str, seen: Any, *, real: bool, words: dict[str, str
     assert value == recorded[case]
 
 
+def recorded(module: str, case: str) -> Any:
+    """What is recorded for a case."""
+    return orjson.loads((FOLDER / f"{module}.json").read_bytes())[case]
+
+
 def normalised(value: Any, words: dict[str, str]) -> Any:
     """The value without what changes from run to run. `words` maps texts of this run to their stand-ins."""
     if isinstance(value, dict):

@@ -107,6 +107,8 @@ class Instances:
             conditions.false(status.MANAGED, "ManagementFailed", f"finalizer/labeling failed: {error}")
             await self._tell(instance, conditions, states.ERROR, _projected(instance))
             raise NotDone(str(error)) from error
+        if instance is not evaluation.instance:  # expressions may read the labels it has now
+            evaluation = Evaluation(graph, instance)
         status.managed(conditions)
         status.resolved(conditions)
         # 5. Leave a suspended one alone.

@@ -1,0 +1,112 @@
+"""A corpus of definitions, given to the real kro controller and to ours: who accepts what, the same kinds, the same objects.
+
+What kro says is recorded in `goldens/graph_corpus.json` by a run on a real kube-apiserver (SLICEWORKS_REAL=1 SLICEWORKS_RECORD=1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pytest
+from tests.support import goldens, kro
+from tests.support import graph_corpus as graphs
+from tests.support.clusters import RealCluster, real_wanted
+from tests.support.graphs import on_stage
+
+from sliceworks.base import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.clusters import Cluster
+    from tests.support.graphs import Stage
+    from tests.support.http import Api
+
+Object = dict[str, Any]
+GOLDENS = "graph_corpus"
+FREE = frozenset({"omit-without-its-gate"})
+"""What kro takes only with a feature gate, and we always do."""
+EARLY = ".first.instance.metadata.annotations.applyset.kubernetes.io/contains-group-kinds"
+"""We name all kinds of a graph before anything is made; kro adds each with its first object. In the end both say the same."""
+
+
+@pytest.fixture(scope="module")
+def kros(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A real cluster on which kro serves graphs."""
+    folder = tmp_path_factory.mktemp("kros")
+    cluster = RealCluster(folder)
+    try:
+        with kro.running(cluster, folder):
+            yield cluster
+    finally:
+        cluster.stop()
+
+
+def asking(api: Api) -> graphs.Ask:
+    """Requests of a player through a client that blocks: nothing else runs here."""
+
+    async def ask(method: str, path: str, body: Any = None, /) -> tuple[int, Object]:
+        path, _, query = path.partition("?")
+        parameters = dict(pair.split("=", 1) for pair in query.replace("%2F", "/").replace("%3D", "=").split("&") if pair)
+        if method == "GET":
+            answer = api.get(path, parameters)
+        else:
+            answer = api.post(path, body) if method == "POST" else api.patch(path, body)
+        return answer.status, answer.json
+
+    return ask
+
+
+def compared(verdict: Object) -> Object:
+    """What must be the same: everything but the words of a refusal, and who says them."""
+    return {name: value for name, value in verdict.items() if name not in ("message", "by")}
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not real_wanted(), reason="needs kro built from its Go module: SLICEWORKS_REAL=1")
+@pytest.mark.parametrize("file", graphs.files())
+def test_what_kro_says(kros: Cluster, file: str) -> None:
+    player = graphs.Player(asking(kros.api), asyncio.sleep)
+    wrong: list[str] = []
+    for case in graphs.cases(file):
+        verdict = asyncio.run(player.define(case))
+        if verdict["accepted"] == case.refused:
+            wrong.append(f"{case.name}: {verdict.get('message', 'accepted')}")
+        goldens.check(GOLDENS, f"{case.name}: definition", compared(verdict), real=True)
+        if verdict["accepted"] and case.instance is not None:
+            goldens.check(GOLDENS, f"{case.name}: objects", asyncio.run(player.serve(case)), real=True)
+    assert not wrong
+
+
+@pytest.mark.parametrize("file", graphs.files())
+def test_ours_compile_alike(file: str) -> None:
+    for case in graphs.cases(file):
+        found = graphs.compiled(case)
+        if case.name in FREE:
+            assert found["accepted"], case.name
+        else:
+            assert list(graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: definition"), found)) == [], case.name
+
+
+@pytest.mark.parametrize("file", graphs.files())
+def test_ours_serve_alike(file: str) -> None:
+    differing: dict[str, list[str]] = {}
+
+    async def main(stage: Stage) -> None:
+        async def ask(method: str, path: str, body: Any = None, /) -> tuple[int, Object]:
+            return await stage.twin.ask(method, unquote(path), body)
+
+        player = graphs.Player(ask, clock.sleep)
+        for case in (each for each in graphs.cases(file) if each.name not in FREE):
+            verdict = goldens.normalised(compared(await player.define(case)), {})
+            wanted = goldens.recorded(GOLDENS, f"{case.name}: definition")
+            differing[case.name] = list(graphs.differences(wanted, verdict))
+            if verdict["accepted"] and case.instance is not None:
+                served = goldens.normalised(await player.serve(case), {})
+                found = graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: objects"), served)
+                differing[case.name] += [each for each in found if case.ends == "ACTIVE" or not each.startswith(EARLY)]
+
+    on_stage(main)
+    assert {name: found for name, found in differing.items() if found} == {}

@@ -1,0 +1,269 @@
+"""Plays definitions of graphs on a cluster, whichever controller serves them there, and tells what came of each.
+
+A case of the corpus has a `schema` and `resources`, as a ResourceGraphDefinition does; one that is not to be `refused` may have an
+`instance` (its spec), objects that are there `before`, statuses that its children are given (`answers`), a `change` of the
+instance's spec, and the state in which it `ends`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import orjson
+import yaml
+
+from sliceworks.graph import definitions
+from sliceworks.graph.compile import compile as compile_graph
+from sliceworks.graph.errors import DefinitionError
+from sliceworks.graph.kinds import BuiltinKinds
+from sliceworks.schemas import crds
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+Object = dict[str, Any]
+CORPUS = Path(__file__).parent.parent / "contract" / "graphs" / "corpus"
+DEFINITIONS = "/apis/kro.run/v1alpha1/resourcegraphdefinitions"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+LOOKS, PAUSE = 150, 0.2
+_HASH = re.compile(r"(applyset-|sha256:)[\w-]{43}")
+_CHILDREN = {
+    "": ("configmaps", "services", "serviceaccounts", "pods"),
+    "apps": ("deployments",),
+}
+_CLUSTER_WIDE = {
+    "": ("namespaces",),
+    "rbac.authorization.k8s.io": ("clusterroles",),
+    "apiextensions.k8s.io": ("customresourcedefinitions",),
+}
+_VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink"}
+
+
+class Ask(Protocol):
+    """One request: its status and its body."""
+
+    def __call__(self, method: str, path: str, body: Any = None, /) -> Awaitable[tuple[int, Object]]: ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """One definition of the corpus."""
+
+    name: str
+    kind: str
+    definition: Object
+    refused: bool = False
+    instance: Object | None = None
+    before: list[Object] = field(default_factory=list)
+    answers: list[Object] = field(default_factory=list)
+    change: Object | None = None
+    ends: str = "ACTIVE"
+
+    @property
+    def namespace(self) -> str:
+        return f"corpus-{self.name}"[:63].rstrip("-")
+
+    @property
+    def cluster_wide(self) -> bool:
+        return bool(self.definition["spec"]["schema"].get("scope") == "Cluster")
+
+
+def cases(file: str) -> list[Case]:
+    """The cases of a file of the corpus."""
+    return [_case(raw) for raw in yaml.load((CORPUS / f"{file}.yaml").read_text(), yaml.CSafeLoader)]
+
+
+def files() -> list[str]:
+    return sorted(path.stem for path in CORPUS.glob("*.yaml"))
+
+
+def _case(raw: Object) -> Case:
+    name = raw["name"]
+    kind = raw.get("kind") or "".join(part.capitalize() for part in name.split("-"))
+    definition = {
+        "apiVersion": "kro.run/v1alpha1",
+        "kind": "ResourceGraphDefinition",
+        "metadata": {"name": name},
+        "spec": {"schema": {"apiVersion": "v1alpha1", "kind": kind, **raw["schema"]}, "resources": raw["resources"]},
+    }
+    rest = {key: raw[key] for key in ("refused", "instance", "before", "answers", "change", "ends") if key in raw}
+    return Case(name, kind, definition, **rest)
+
+
+class Player:
+    """Plays cases through one connection; `sleep` waits in the cluster's time."""
+
+    def __init__(self, ask: Ask, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._ask, self._sleep = ask, sleep
+
+    async def define(self, case: Case) -> Object:
+        """Whether a definition is taken, why not, and what it becomes."""
+        status, answer = await self._ask("POST", DEFINITIONS, case.definition)
+        if status >= 400:
+            return {"accepted": False, "by": "server", "message": answer.get("message", "")}
+        found = await self._settled(f"{DEFINITIONS}/{case.definition['metadata']['name']}")
+        for kind, who in (("GraphAccepted", "controller"), ("KindReady", "cluster")):
+            told = _condition(found, kind)
+            if told.get("status") != "True":
+                return {"accepted": False, "by": who, "message": told.get("message", "")}
+        return {"accepted": True, "order": found["status"].get("topologicalOrder"), "crd": await self._crd(case)}
+
+    async def _settled(self, path: str) -> Object:
+        for _ in range(LOOKS):
+            _, found = await self._ask("GET", path)
+            said = [_condition(found, kind).get("status") for kind in ("GraphAccepted", "KindReady", "Ready")]
+            if "False" in said[:2] or said[2] == "True":
+                return found
+            await self._sleep(PAUSE)
+        raise AssertionError(f"{path} does not settle: {found.get('status')}")
+
+    async def _crd(self, case: Case) -> Object:
+        _, found = await self._ask("GET", f"{CRDS}?labelSelector=kro.run%2Fowned%3Dtrue")
+        crd = next(item for item in found["items"] if item["spec"]["names"]["kind"] == case.kind)
+        labels = {key: value for key, value in (crd["metadata"].get("labels") or {}).items() if "kro.run/" not in key}
+        return {"spec": crd["spec"], "labels": labels, "annotations": crd["metadata"].get("annotations") or {}}
+
+    async def serve(self, case: Case) -> Object:
+        """What comes of an instance: the objects in the end, and once more after its change."""
+        assert case.instance is not None
+        await self._ask("POST", "/api/v1/namespaces", {"metadata": {"name": case.namespace}})
+        for obj in case.before:
+            await self._must("POST", f"/api/v1/namespaces/{case.namespace}/{obj['kind'].lower()}s", obj)
+        path = await self._path(case)
+        schema = case.definition["spec"]["schema"]
+        typed = {"apiVersion": f"{schema.get('group', 'kro.run')}/{schema['apiVersion']}", "kind": case.kind}
+        status, answer = await self._ask("POST", path, {**typed, "metadata": {"name": "one"}, "spec": case.instance})
+        if status >= 400:
+            return {"refused": answer["message"]}
+        for wanted in case.answers:
+            await self._answer(case, wanted)
+        found = {"first": await self._outcome(case, f"{path}/one")}
+        if case.change is not None:
+            await self._must("PATCH", f"{path}/one", {"spec": case.change})
+            found["changed"] = await self._outcome(case, f"{path}/one")
+        return found
+
+    async def _path(self, case: Case) -> str:
+        _, found = await self._ask("GET", f"{CRDS}?labelSelector=kro.run%2Fowned%3Dtrue")
+        spec = next(item["spec"] for item in found["items"] if item["spec"]["names"]["kind"] == case.kind)
+        root = f"/apis/{spec['group']}/{spec['versions'][0]['name']}"
+        return (
+            f"{root}/{spec['names']['plural']}"
+            if case.cluster_wide
+            else f"{root}/namespaces/{case.namespace}/{spec['names']['plural']}"
+        )
+
+    async def _must(self, method: str, path: str, body: Object) -> Object:
+        status, answer = await self._ask(method, path, body)
+        assert status < 300, answer
+        return answer
+
+    async def _answer(self, case: Case, wanted: Object) -> None:
+        group = wanted["apiVersion"].rpartition("/")[0]
+        root = f"/apis/{wanted['apiVersion']}" if group else "/api/v1"
+        path = f"{root}/namespaces/{case.namespace}/{wanted['kind'].lower()}s/{wanted['name']}"
+        for _ in range(LOOKS):
+            if (await self._ask("GET", path))[0] == 200:
+                await self._must("PATCH", f"{path}/status", {"status": wanted["status"]})
+                return
+            await self._sleep(PAUSE)
+        raise AssertionError(f"{path} does not appear")
+
+    async def _outcome(self, case: Case, path: str) -> Object:
+        """The instance and its children, once nothing changes any more."""
+        seen: Object = {}
+        still = 0
+        for _ in range(LOOKS):
+            _, instance = await self._ask("GET", path)
+            now = {"instance": _shown(instance, owners=False), "children": await self._children(case)}
+            observed = (instance.get("status") or {}).get("state")
+            still = still + 1 if now == seen and observed == case.ends and _current(instance) else 0
+            if still >= (2 if case.ends == "ACTIVE" else 5):
+                return now
+            seen = now
+            await self._sleep(PAUSE)
+        raise AssertionError(f"{path} does not end as {case.ends}: {seen.get('instance')}")
+
+    async def _children(self, case: Case) -> list[Object]:
+        found: list[Object] = []
+        selector = f"?labelSelector=kro.run%2Finstance-kind%3D{case.kind}"
+        for table, scope in ((_CHILDREN, "/namespaces/{}"), (_CLUSTER_WIDE, "")):
+            for group, plurals in table.items():
+                for plural in plurals:
+                    root = f"/apis/{group}/v1" if group else "/api/v1"
+                    spaces = (case.namespace, f"{case.namespace}-inner", "default") if scope else ("",)
+                    for space in spaces:
+                        _, answer = await self._ask("GET", f"{root}{scope.format(space)}/{plural}{selector}")
+                        found += [{"kind": plural, **_shown(item)} for item in answer.get("items") or ()]
+        return sorted(found, key=lambda item: (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]))
+
+
+def _current(instance: Object) -> bool:
+    """Whether the status is about the newest specification, as far as it tells."""
+    seen = [item.get("observedGeneration", 0) for item in (instance.get("status") or {}).get("conditions") or ()]
+    return all(number >= instance["metadata"]["generation"] for number in seen)
+
+
+def _condition(obj: Object, kind: str) -> Object:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return next((item for item in conditions if item["type"] == kind), {})
+
+
+def _shown(obj: Object, *, owners: bool = True) -> Object:
+    """An object without what depends on when it was written, and how often.
+
+    Children keep who manages their fields. Of instances it is not compared: kro writes their labels and their inventory as two
+    managers, and we in one go.
+    """
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _VOLATILE}
+    managers = {entry["manager"] for entry in obj["metadata"].get("managedFields") or () if "kro.run/" in entry["manager"]}
+    if owners:
+        metadata["owners"] = sorted(managers)
+    rest = {key: value for key, value in obj.items() if key not in ("metadata", "apiVersion", "kind")}
+    if "conditions" in (rest.get("status") or {}):
+        kept = [
+            {key: value for key, value in item.items() if key not in ("lastTransitionTime", "observedGeneration", "message")}
+            for item in rest["status"]["conditions"]
+        ]
+        rest["status"] = {**rest["status"], "conditions": kept}
+    text = orjson.dumps({"metadata": metadata, **rest}).decode()
+    found: Object = orjson.loads(_HASH.sub("HASH", text))
+    return found
+
+
+def compiled(case: Case) -> Object:
+    """What our compiler says of a definition, told as a player tells it: no cluster is asked."""
+    try:
+        graph = compile_graph(definitions.read(case.definition), BuiltinKinds())
+    except DefinitionError:
+        return {"accepted": False}
+    crd = graph.crd
+    crds.set_defaults(crd)
+    if crds.errors(crd):
+        return {"accepted": False}
+    labels = {key: value for key, value in (crd["metadata"].get("labels") or {}).items() if "kro.run/" not in key}
+    annotations = crd["metadata"].get("annotations") or {}
+    shown = {"spec": crd["spec"], "labels": labels, "annotations": annotations}
+    return {"accepted": True, "order": list(graph.order), "crd": _without_empty(shown)}
+
+
+def _without_empty(value: Any, name: str = "") -> Any:
+    """A definition as the API server stores it: it has no empty `properties`."""
+    if isinstance(value, dict):
+        return {key: _without_empty(item, key) for key, item in value.items() if not (key == "properties" and item == {})}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
+    """Where two answers differ, a line each."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in sorted(theirs.keys() | ours.keys()):
+            yield from differences(theirs.get(key, "nothing"), ours.get(key, "nothing"), f"{path}.{key}")
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for index, pair in enumerate(zip(theirs, ours, strict=True)):
+            yield from differences(*pair, f"{path}[{index}]")
+    elif theirs != ours:
+        yield f"{path}: kro has {theirs!r}, ours {ours!r}"
