@@ -25,7 +25,7 @@ SECONDS = {
     "giveUp": 60.0,
     "register": 600.0,
     "repair": 120.0,
-    "unhealthy": 600.0,
+    "unhealthy": 660.0,
 }
 """How long each part of the work takes. `createNodePool` is until the machines exist, `boot` until their kubelets are up; `giveUp`
 is how long machines that are not to be had are asked for, `register` how long kubelets are waited for; a machine that is gone is

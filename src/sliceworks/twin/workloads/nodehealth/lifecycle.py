@@ -150,11 +150,12 @@ class NodeLifecycle(Controller[str]):
     async def _drive_away(self, key: str, seen: Seen, node: Obj) -> None:
         """Taint a node so that its pods leave, at a pace that spares a zone that is unwell as a whole."""
         taint = {"False": health.NOT_READY, "Unknown": health.UNREACHABLE}.get(health.readiness(node), "")
-        if taint and not any(well for zone in self._zones.values() for well in zone.values()):
+        some_are_well = any(well for zone in self._zones.values() for well in zone.values())
+        if taint and not some_are_well:
             # When no node is well at all, it is more likely us who cannot hear them.
             taint = ""
             self._calm = False
-        elif not self._calm:
+        elif some_are_well and not self._calm:
             self._calm = True
             for name, other in self._seen.items():
                 other.at = clock.loop_time()
