@@ -1,0 +1,121 @@
+"""The slices controller and a cloud of its own beside any cluster, in a thread of the test's process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tests.support.slices import CLUSTER, LOCATION, PROJECT, SETTINGS
+
+from sliceworks.base import clock
+from sliceworks.cloud.container import Container
+from sliceworks.cloud.credentials import Token
+from sliceworks.cloud.inprocess import InProcess
+from sliceworks.cloud.session import Session
+from sliceworks.controllers.slices.controller import SlicesController
+from sliceworks.kube.connect import open_client
+from sliceworks.twin.cloud.embedded import cloud
+from sliceworks.twin.nodes.player import Nodes
+from sliceworks.twin.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+    from tests.support.clusters import Cluster
+
+    from sliceworks.controllers.slices.settings import Settings
+
+Obj = dict[str, Any]
+_SECONDS = {"createNodePool": 0.2, "boot": 0.2, "deleteNodePool": 0.2, "giveUp": 0.2}
+_TOKEN = "token-of-the-cloud"
+
+
+class SliceThread:
+    """A cloud whose machines are nodes of a cluster, and the controller that asks it for them."""
+
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self._cluster, self._settings = cluster, settings
+        self._ready, self._over = threading.Event(), asyncio.Event()
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="slices")
+        self.loop: asyncio.AbstractEventLoop
+        self.cloud: Any
+        self.container: Container
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(60), "the controller did not start"
+        assert self._failed is None, self._failed
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(60)
+        assert self._failed is None, self._failed
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine there and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    def pools(self) -> dict[str, Obj]:
+        return {pool["name"]: pool for pool in self.do(self.container.node_pools())}
+
+    @contextmanager
+    def fault(self, **given: Any) -> Iterator[None]:
+        """Something goes wrong in the cloud, for a while."""
+
+        async def order() -> str:
+            return str(self.cloud.faults.add(given))
+
+        async def end(name: str) -> None:
+            self.cloud.faults.end(name)
+
+        name = self.do(order())
+        try:
+            yield
+        finally:
+            self.do(end(name))
+
+    def _run(self) -> None:
+        try:
+            clock.run(self._main())
+        except BaseException as error:
+            self._failed = error
+        finally:
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(open_client(self._cluster.kubeconfig))
+            if self._cluster.name != "twin":
+                await stack.enter_async_context(Nodes(client))
+            self.cloud = await stack.enter_async_context(cloud(Store(), client, _TOKEN))
+            names = {"project": PROJECT, "location": LOCATION, "name": CLUSTER}
+            self.cloud.services["container"].configure({"clusters": [names], "seconds": _SECONDS})
+            session = Session(credentials=Token(_TOKEN), transport=InProcess(self.cloud.handle))
+            self.container = Container(session, PROJECT, LOCATION, CLUSTER, prefix="/container")
+            controller = SlicesController(client, self.container, self._settings)
+            work = asyncio.create_task(controller.run())
+            while not controller.ready and not work.done():
+                await clock.sleep(0.02)
+            self._ready.set()
+            await asyncio.wait([work, asyncio.create_task(self._over.wait())], return_when=asyncio.FIRST_COMPLETED)
+            over = not work.done()
+            work.cancel()
+            done = await asyncio.gather(work, return_exceptions=True)
+            assert over, f"the controller ended: {done}"
+        await clock.sleep(0.3)  # TLS connections take a moment to close
+
+
+@contextmanager
+def slice_thread(cluster: Cluster, **settings: Any) -> Iterator[SliceThread]:
+    """Run the controller beside a cluster for as long as a case needs it."""
+    made = SliceThread(cluster, replace(SETTINGS, node_min_lifespan=0.0, retry_first=1.0, **settings))
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
