@@ -21,7 +21,7 @@ Object = dict[str, Any]
 GRAPHS = Resource("kro.run", "v1alpha1", "ResourceGraphDefinition", "resourcegraphdefinitions", namespaced=False)
 AT_ONCE = 16
 _CHILDREN = ("configmaps", "deployments", "services", "serviceaccounts", "secrets")
-_PATIENCE = 900.0
+_PATIENCE, _PUBLISHED = 900.0, 60.0
 
 
 def chain() -> Object:
@@ -55,8 +55,8 @@ def wide(count: int) -> Object:
 
 def collection() -> Object:
     """As many ConfigMaps as the instance asks for."""
-    resource = _resource("each", "v1", "ConfigMap", "${schema.metadata.name}-${item}", data={"item": "${item}"})
-    return definition("Many", {"items": "[]string"}, [{**resource, "forEach": [{"item": "${schema.spec.items}"}]}])
+    resource = _resource("rows", "v1", "ConfigMap", "${schema.metadata.name}-${entry}", data={"entry": "${entry}"})
+    return definition("Row", {"items": "[]string"}, [{**resource, "forEach": [{"entry": "${schema.spec.items}"}]}])
 
 
 def definition(kind: str, spec: Object, resources: list[Object]) -> Object:
@@ -93,8 +93,9 @@ class GraphLoad:
     async def publish(self, graph: Object) -> Resource:
         """Apply a definition and wait until its kind is served."""
         await self.client.create(graph, resource=GRAPHS)
-        while (await self._state(graph)) != "Active":
-            await clock.sleep(0.1)
+        async with asyncio.timeout(_PUBLISHED):
+            while (await self._state(graph)) != "Active":
+                await clock.sleep(0.1)
         kind = graph["spec"]["schema"]["kind"]
         return Resource("kro.run", "v1alpha1", kind, f"{kind.lower()}s", subresources=("status",))
 

@@ -10,12 +10,14 @@ from sliceworks.controllers.graphs.cluster_kinds import ClusterKinds
 from sliceworks.graph.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from sliceworks.base.errors import SliceworksError
     from sliceworks.controllers.graphs.cluster_kinds import Named
     from sliceworks.controllers.graphs.measures import Measures
     from sliceworks.graph.model import Graph
     from sliceworks.kube.client import Client
     from sliceworks.kube.resources import Object
+
+
+_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,18 @@ class Compiler:
             return compiling.compile(definition, kinds)
         except DefinitionError as error:
             self._measures.build_errors.add(name)
-            return NotCompiled(_sentence(error, missing), frozenset(missing))
+            return NotCompiled(_sentences(error, missing), frozenset(missing))
         finally:
             self._measures.builds.add(name)
             self._measures.build_seconds.observe(clock.loop_time() - began, name)
 
 
-def _sentence(error: SliceworksError, missing: set[Named]) -> str:
-    text = f"{error.message}; {error.hint}" if error.hint else error.message
+def _sentences(error: DefinitionError, missing: set[Named]) -> str:
+    """What is wrong, the first few of it, and what is waited for."""
+    told = [str(issue) for issue in error.issues[:_TOLD]]
+    if len(error.issues) > _TOLD:
+        told.append(f"and {len(error.issues) - _TOLD} more")
+    text = "; ".join(told)
     if missing:
         waited = ", ".join(f"{kind} of {api_version}" for api_version, kind in sorted(missing))
         text += f" (this is looked at again when the cluster has {waited})"
