@@ -1,6 +1,7 @@
 """The real Kueue beside a real control plane: its definitions from its Go module, its webhooks by URL on loopback.
 
-Jobs and JobSets are queued. With `waitForPodsReady` and the like in its configuration it is started again by `configure`.
+Jobs and JobSets are queued, pods and Deployments where a file of cases wants it. With `waitForPodsReady` and the like in its
+configuration it is started again by `configure`.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ _KINDS = {
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
 _WANTED = ("job", "jobset", "clusterqueue", "cohort", "resourceflavor", "workload")
-
+_FRAMEWORKS = ("batch/job", "jobset.x-k8s.io/jobset")
+_PODS = ("pod", "deployment")
 _PATCHES = "config/components/crd/patches"
 # Kueue reads the certificate of its metrics from here when it does not make its own; the place is not configurable.
 _METRICS = Path("/etc/kueue/metrics/certs")
 
 
 class KueueManager:
-    """Started by its constructor."""
+    """Started by its constructor. Pods and Deployments are queued where `pods` says so."""
 
-    def __init__(self, plane: ControlPlane, api: Api) -> None:
+    def __init__(self, plane: ControlPlane, api: Api, *, pods: bool = False) -> None:
         self._plane, self._api = plane, api
+        self._pods = _PODS if pods else ()
         self._folder = plane.folder / "kueue"
         self._module = module_folder(PROGRAMS["kueue"], MODULE)
         self._port, self._health = free_port(), free_port()
@@ -75,7 +78,7 @@ class KueueManager:
             "internalCertManagement": {"enable": False},
             # Nobody else uses this API server: Kueue's own limits would only make the cases slow.
             "clientConnection": {"qps": 500, "burst": 1000},
-            "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
+            "integrations": {"frameworks": [*_FRAMEWORKS, *self._pods]},
             **self._more,
         }
 
@@ -107,7 +110,8 @@ class KueueManager:
     def _register_webhooks(self) -> None:
         documents = yaml.load_all((self._module / "config/components/webhook/manifests.yaml").read_text(), yaml.CSafeLoader)
         for document in documents:
-            document["webhooks"] = [one for one in document["webhooks"] if one["name"][1:].removesuffix(".kb.io") in _WANTED]
+            wanted = (*_WANTED, *self._pods)
+            document["webhooks"] = [one for one in document["webhooks"] if one["name"][1:].removesuffix(".kb.io") in wanted]
             for webhook in document["webhooks"]:
                 path = webhook["clientConfig"]["service"]["path"]
                 webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self._port}{path}", "caBundle": self._authority}

@@ -190,7 +190,7 @@ class Desk:
     def picture(self, *names: str) -> Obj:
         """What became of some jobs: their Workloads and what they were started with."""
         workloads = self.workloads()
-        return {name: {"workload": _workload(workloads.get(name)), "job": _job(self.get_job(name))} for name in names}
+        return {name: {"workload": workload_picture(workloads.get(name)), "job": _job(self.get_job(name))} for name in names}
 
     def events(self, *reasons: str) -> list[list[str]]:
         """What was told, without those events that come as often as chance wants."""
@@ -210,20 +210,16 @@ class Desk:
 
     def queue_status(self, name: str) -> Obj:
         status = self.get_queue(name).get("status") or {}
-        return {**status, "conditions": _brief(status.get("conditions"))}
+        return {**status, "conditions": brief(status.get("conditions"))}
 
     def local_status(self, name: str) -> Obj:
         status = self.api.get(self.local_path(name)).ok().json.get("status") or {}
-        return {**status, "conditions": _brief(status.get("conditions"))}
+        return {**status, "conditions": brief(status.get("conditions"))}
 
     def compare(self, case: str, seen: Any) -> None:
         """Compare with what the real Kueue did."""
         words = {item["metadata"]["name"]: f"WORKLOAD({name})" for name, item in self.workloads().items()}
         goldens.check("workloads_kueue", case, seen, real=self.real, words={**words, self.ns: "NS"})
-
-
-def _by(event: Obj) -> str:
-    return str((event.get("source") or {}).get("component", ""))
 
 
 def _quota(name: str, value: Any) -> Obj:
@@ -232,11 +228,13 @@ def _quota(name: str, value: Any) -> Obj:
     return {"name": name, **{field: str(amount) for field, amount in fields.items() if amount is not None}}
 
 
-def _brief(conditions: Any) -> Obj:
+def brief(conditions: Any) -> Obj:
+    """Conditions by their types."""
     return {one["type"]: [one["status"], one["reason"], one["message"]] for one in conditions or ()}
 
 
-def _workload(workload: Obj | None) -> Obj | None:
+def workload_picture(workload: Obj | None) -> Obj | None:
+    """A Workload without what differs from run to run."""
     if workload is None:
         return None
     status, spec = workload.get("status") or {}, workload["spec"]
@@ -245,7 +243,7 @@ def _workload(workload: Obj | None) -> Obj | None:
     checks = [{key: one.get(key) for key in ("name", "state", "message")} for one in status.get("admissionChecks") or ()]
     return {
         "spec": {**{key: value for key, value in spec.items() if key != "podSets"}, "podSets": pod_sets},
-        "conditions": _brief(status.get("conditions")),
+        "conditions": brief(status.get("conditions")),
         "checks": checks,
         **{key: status[key] for key in kept if status.get(key)},
     }

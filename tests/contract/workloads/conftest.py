@@ -48,12 +48,12 @@ def real(cluster: Cluster) -> bool:
 
 
 @pytest.fixture(scope="module")
-def kueue(cluster: Cluster, jobset: Gates) -> None:
-    """Kueue, installed in the cluster."""
+def kueue(request: pytest.FixtureRequest, cluster: Cluster, jobset: Gates) -> None:
+    """Kueue, installed in the cluster; it queues pods too where a file says `PODS = True`."""
     if isinstance(cluster, RealCluster):
         from tests.real.kueue import KueueManager
 
-        KueueManager(cluster.plane, cluster.api)
+        KueueManager(cluster.plane, cluster.api, pods=getattr(request.module, "PODS", False))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
-"""Kueue v1beta2 as Kueue v0.15 behaves, for Jobs and JobSets: its definitions, its webhooks and its controllers.
+"""Kueue v1beta2 as Kueue v0.15 behaves, for Jobs, JobSets, pods, groups of pods and Deployments: its definitions, its webhooks
+and its controllers.
 
-Not here: fair sharing, topology-aware scheduling, MultiKueue, elastic jobs, pods and pod groups.
+Not here: fair sharing, topology-aware scheduling, MultiKueue, elastic jobs, and Workloads that are made before their jobs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from sliceworks.twin.api import conversions
 from sliceworks.twin.workloads.kueue import webhooks as hooks
 from sliceworks.twin.workloads.kueue.conversion import CONVERSIONS
 from sliceworks.twin.workloads.kueue.jobs import Jobs
-from sliceworks.twin.workloads.kueue.keys import CLUSTER_QUEUES, COHORTS, FLAVORS, JOBS, JOBSETS, WORKLOADS
+from sliceworks.twin.workloads.kueue.keys import CLUSTER_QUEUES, COHORTS, DEPLOYMENTS, FLAVORS, JOBS, JOBSETS, PODS, WORKLOADS
+from sliceworks.twin.workloads.kueue.pods import hooks as pod_hooks
 from sliceworks.twin.workloads.kueue.queues import Queues
 from sliceworks.twin.workloads.kueue.scheduler import Scheduling
 from sliceworks.twin.workloads.kueue.workloads import Workloads
@@ -43,7 +45,11 @@ def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
         webhooks.change(resource, CREATE, hooks.mark_in_use)
     for resource in (JOBS, JOBSETS):
         webhooks.change(resource, CREATE, hooks.suspend)
+    webhooks.change(PODS, CREATE, pod_hooks.hold)
     for operation in (CREATE, UPDATE):
+        webhooks.change(DEPLOYMENTS, operation, pod_hooks.pass_on)
+        webhooks.judge(PODS, operation, pod_hooks.check_pod)
+        webhooks.judge(DEPLOYMENTS, operation, pod_hooks.check_deployment)
         webhooks.judge(CLUSTER_QUEUES, operation, hooks.check_cluster_queue)
         webhooks.judge(COHORTS, operation, hooks.check_cohort)
         webhooks.judge(WORKLOADS, operation, hooks.check_workload)

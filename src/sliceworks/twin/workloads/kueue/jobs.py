@@ -2,221 +2,185 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import AlreadyExists, NotFound
 from sliceworks.twin.controllers.loop import Change, Controller
-from sliceworks.twin.workloads.hands import reference
-from sliceworks.twin.workloads.kueue import conditions, keys, placing
+from sliceworks.twin.workloads.kueue import conditions, keys
 from sliceworks.twin.workloads.kueue.configuration import Configuration
-from sliceworks.twin.workloads.kueue.hands import Hands
-from sliceworks.twin.workloads.kueue.keys import ADMITTED, EVICTED, FINISHED, FLAVORS, IN_USE, READY, RESERVED, WORKLOADS, Obj
-from sliceworks.twin.workloads.kueue.kinds import KINDS, Kind
+from sliceworks.twin.workloads.kueue.keys import ADMITTED, EVICTED, FINISHED, IN_USE, PODS, READY, RESERVED, WORKLOADS, Obj
+from sliceworks.twin.workloads.kueue.kinds import JobKind, JobSetKind, queue_name
 from sliceworks.twin.workloads.kueue.ledger import Ledger, owner_of
-from sliceworks.twin.workloads.kueue.likeness import equivalent, readiness
-from sliceworks.twin.workloads.kueue.priorities import priority_of
+from sliceworks.twin.workloads.kueue.likeness import readiness
+from sliceworks.twin.workloads.kueue.paperwork import Paperwork, place
+from sliceworks.twin.workloads.kueue.pods.acts import GroupActs, PodActs
+from sliceworks.twin.workloads.kueue.pods.kinds import PodGroupKind, PodKind
+from sliceworks.twin.workloads.kueue.pods.members import Groups, group_of
+from sliceworks.twin.workloads.kueue.suspending import Suspending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sliceworks.twin.controllers.world import World
+    from sliceworks.twin.workloads.kueue.acts import Acts
 
 _LABEL = keys.QUEUE.encode()
-_BY_RESOURCE = {kind.resource: kind for kind in KINDS}
-_BY_NAME = {kind.name: kind for kind in KINDS}
+_MANAGED = keys.MANAGED.encode()
 JobKey = tuple[str, str, str]
 """Kind, namespace and name."""
 
 
 class Jobs(Controller[JobKey]):
-    """Jobs and JobSets alike. Each pass makes at most one change to a Workload: the change brings the next pass."""
+    """All kinds alike. Each pass makes at most one change to a Workload: the change brings the next pass."""
 
-    watches = frozenset({*_BY_RESOURCE, WORKLOADS})
+    watches = frozenset({keys.JOBS, keys.JOBSETS, PODS, WORKLOADS})
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._ledger = world.shared(Ledger)
-        self._hands = {kind.name: Hands(world, kind.component) for kind in KINDS}
+        world.shared(Groups)
         self._config = Configuration(world.get)
+        acts: tuple[Acts, ...] = (
+            Suspending(world, JobKind()),
+            Suspending(world, JobSetKind()),
+            PodActs(world, PodKind()),
+            GroupActs(world, PodGroupKind()),
+        )
+        self._acts = {one.kind.name: one for one in acts}
+        self._papers = {name: Paperwork(world, one.kind, one.hands) for name, one in self._acts.items()}
+        self._names = {keys.JOBS: "Job", keys.JOBSETS: "JobSet"}
 
     def observe(self, change: Change) -> None:
-        kind = _BY_RESOURCE.get(change.resource)
-        if kind is not None:
-            key = (kind.name, change.namespace, change.name)
+        if change.resource == PODS:
+            if _MANAGED in change.entry.data:
+                group = group_of(change.obj)
+                self.queue.add(("PodGroup", change.namespace, group) if group else ("Pod", change.namespace, change.name))
+            return
+        name = self._names.get(change.resource)
+        if name is not None:
+            key = (name, change.namespace, change.name)
             if _LABEL in change.entry.data or key in self._ledger.workloads:
                 self.queue.add(key)
             return
         owner = owner_of(change.obj)
-        if owner is not None and owner[0] in _BY_NAME:
+        if owner is not None and owner[0] in self._acts:
             self.queue.add(owner)
 
     async def sync(self, key: JobKey) -> None:
         # 1. What is there.
-        kind, hands = _BY_NAME[key[0]], self._hands[key[0]]
-        job = self.world.get(kind.resource, *key[1:])
+        acts = self._acts[key[0]]
+        job = acts.kind.load(self.world, *key[1:])
         found = list(filter(None, (self.world.get(WORKLOADS, *name) for name in self._ledger.workloads.get(key, ()))))
-        if job is None or job["metadata"].get("deletionTimestamp"):
+        if job is None or acts.kind.leaving(job):
             for one in found:
-                await hands.drop_finalizer("workloads", one, IN_USE)
+                await acts.hands.drop_finalizer("workloads", one, IN_USE)
+            if job is not None:
+                await acts.finalize(job)
             return
-        if not _queue_name(job) or self._has_managed_owner(job):
+        if not acts.kind.queued(job) or self._has_managed_owner(acts, job):
             return
         # 2. Its one Workload.
-        workload = await self._one_workload(kind, hands, job, found)
-        if workload is None:
+        workload = await self._one_workload(acts, key, job, found)
+        if workload is None or await acts.settle(job, workload):
             return
         # 3. What has ended.
-        if await self._over(kind, hands, job, workload):
+        if await self._over(acts, job, workload):
             return
         # 4. What runs: what it no longer needs, and whether it is ready.
-        if await self._reclaim(kind, hands, job, workload) or await self._pods_ready(kind, hands, job, workload):
+        if await self._reclaim(acts, job, workload) or await self._pods_ready(acts, job, workload):
             return
         # 5. Stop it, start it, or let it be.
         if conditions.true(workload, EVICTED):
-            await self._evicted(kind, hands, job, workload)
-        elif kind.suspended(job):
-            await self._suspended(kind, hands, job, workload)
+            await self._evicted(acts, key, job, workload)
+        elif acts.kind.suspended(job):
+            await self._suspended(acts, job, workload)
         elif not conditions.true(workload, ADMITTED):
-            await self._stop(kind, hands, job, workload, "Not admitted by cluster queue")
+            await acts.stop(job, workload, "NotAdmitted", "Not admitted by cluster queue")
 
-    def _has_managed_owner(self, job: Mapping[str, Any]) -> bool:
-        """Whether a job belongs to another one that is queued itself."""
-        for ref in job["metadata"].get("ownerReferences") or ():
-            kind = _BY_NAME.get(ref["kind"]) if ref.get("controller") else None
-            if kind is not None:
-                owner = self.world.get(kind.resource, job["metadata"]["namespace"], ref["name"])
-                return owner is not None and bool(_queue_name(owner))
+    def _has_managed_owner(self, acts: Acts, job: Mapping[str, Any]) -> bool:
+        """Whether a job belongs to another one that is queued itself. Pods that do were never held."""
+        for ref in job["metadata"].get("ownerReferences") or () if acts.kind.resource != PODS else ():
+            above = self._acts.get(ref["kind"]) if ref.get("controller") else None
+            if above is not None:
+                owner = self.world.get(above.kind.resource, job["metadata"]["namespace"], ref["name"])
+                return owner is not None and bool(queue_name(owner))
         return False
 
-    async def _one_workload(self, kind: Kind, hands: Hands, job: Obj, found: list[Obj]) -> Obj | None:
+    async def _one_workload(self, acts: Acts, key: JobKey, job: Obj, found: list[Obj]) -> Obj | None:
+        kind, papers = acts.kind, self._papers[key[0]]
         wanted = kind.pod_sets(job)
-        match = next((one for one in found if equivalent(job, wanted, one)), None)
+        match = next((one for one in found if kind.matches(job, wanted, one)), None)
         others = [one for one in found if one is not match]
         ended = kind.finished(job)
         if match is None and others and kind.suspended(job) and not conditions.true(others[0], RESERVED) and ended is None:
-            first = others[0]
-            first["spec"] = self._workload(kind, job, wanted)["spec"]
-            await hands.put("workloads", first)
-            name = f"{first['metadata']['namespace']}/{first['metadata']['name']}"
-            await hands.normal(job, "UpdatedWorkload", f"Updated not matching Workload for suspended job: {name}")
+            if await acts.compose(job):
+                await papers.rewrite(job, kind.pod_sets(job), others[0])
             return None
         if match is None and not kind.suspended(job) and ended is None:
             text = "Missing Workload; unable to restore pod templates"
             if others:
                 text = "No matching Workload; restoring pod templates according to existent Workload"
-            await self._stop(kind, hands, job, others[0] if others else None, text)
+            await acts.stop(job, others[0] if others else None, "NoMatchingWorkload", text)
         for one in others:
-            await hands.drop_finalizer("workloads", one, IN_USE)
-            await self._delete(one)
-            name = f"{one['metadata']['namespace']}/{one['metadata']['name']}"
-            await hands.normal(job, "DeletedWorkload", f"Deleted not matching Workload: {name}")
+            await papers.throw_away(job, one)
         if others:
-            self.queue.add((kind.name, job["metadata"]["namespace"], job["metadata"]["name"]))
+            self.queue.add(key)
             return None
         if match is None:
-            await self._create(kind, hands, job, wanted, over=ended is not None)
+            current = kind.load(self.world, *key[1:])
+            if ended is None and current is not None and not kind.active(current) and await acts.compose(current):
+                await papers.create(current, kind.pod_sets(current))
+            elif ended is not None:
+                await acts.finalize(job)
             return None
-        return None if await self._change_priority(hands, job, match) else match
+        return None if await papers.change_priority(job, match) else match
 
-    async def _delete(self, workload: Obj) -> None:
-        metadata = workload["metadata"]
-        try:
-            await self.world.send(keys.USER, "DELETE", keys.path("workloads", metadata["namespace"], metadata["name"]))
-        except NotFound:
-            return
-
-    async def _create(self, kind: Kind, hands: Hands, job: Obj, wanted: list[Obj], *, over: bool) -> None:
-        current = self.world.get(kind.resource, job["metadata"]["namespace"], job["metadata"]["name"])
-        if over or current is None or kind.active(current):
-            return
-        workload = self._workload(kind, job, wanted)
-        home = keys.path("workloads", job["metadata"]["namespace"])
-        try:
-            made = await self.world.send(keys.USER, "POST", home, workload, fieldManager=keys.MANAGER)
-        except AlreadyExists:
-            return
-        name = f"{made['metadata']['namespace']}/{made['metadata']['name']}"
-        await hands.normal(job, "CreatedWorkload", f"Created Workload: {name}")
-
-    def _workload(self, kind: Kind, job: Obj, wanted: list[Obj]) -> Obj:
-        metadata = job["metadata"]
-        spec: Obj = {"podSets": wanted, "queueName": _queue_name(job), **priority_of(self.world.get, job, wanted)}
-        most = (metadata.get("labels") or {}).get(keys.MOST_SECONDS, "")
-        if most.isdigit():
-            spec["maximumExecutionTimeSeconds"] = int(most)
-        return {
-            "apiVersion": keys.API_VERSION,
-            "kind": "Workload",
-            "metadata": {
-                "name": keys.workload_name(kind.name, kind.group, metadata["name"], metadata["uid"]),
-                "namespace": metadata["namespace"],
-                "labels": {keys.JOB_UID: metadata["uid"]},
-                "finalizers": [IN_USE],
-                "ownerReferences": [reference(job)],
-            },
-            "spec": spec,
-        }
-
-    async def _change_priority(self, hands: Hands, job: Obj, workload: Obj) -> bool:
-        """Follow the job's label to another priority class."""
-        ref = workload["spec"].get("priorityClassRef") or {}
-        label = (job["metadata"].get("labels") or {}).get(keys.PRIORITY, "")
-        if ref.get("kind") != "WorkloadPriorityClass" or ref.get("name") == label:
-            return False
-        workload["spec"] |= priority_of(self.world.get, job, workload["spec"]["podSets"])
-        await hands.put("workloads", workload)
-        name = f"{workload['metadata']['namespace']}/{workload['metadata']['name']}"
-        await hands.normal(job, "UpdatedWorkload", f"Updated workload priority class: {name}")
-        return True
-
-    async def _over(self, kind: Kind, hands: Hands, job: Obj, workload: Obj) -> bool:
-        metadata = workload["metadata"]
-        name = f"{metadata['namespace']}/{metadata['name']}"
+    async def _over(self, acts: Acts, job: Obj, workload: Obj) -> bool:
+        metadata, hands = workload["metadata"], acts.hands
+        told = f"Workload '{metadata['namespace']}/{metadata['name']}' is declared finished"
         if conditions.true(workload, FINISHED):
+            await acts.finalize(job)
             if IN_USE in (metadata.get("finalizers") or ()):
-                await hands.normal(job, "FinishedWorkload", f"Workload '{name}' is declared finished")
+                await hands.normal(job, "FinishedWorkload", told)
                 await hands.drop_finalizer("workloads", workload, IN_USE)
             return True
         if metadata.get("deletionTimestamp"):
-            await self._stop(kind, hands, job, workload, "Workload is deleted")
+            await acts.stop(job, workload, "WorkloadDeleted", "Workload is deleted")
             await hands.drop_finalizer("workloads", workload, IN_USE)
             return True
-        ended = kind.finished(job)
+        ended = acts.kind.finished(job)
         if ended is None:
             return False
         reason = "Succeeded" if ended[0] else "Failed"
-        place = (metadata["namespace"], metadata["name"])
-        await hands.status(place, lambda obj: conditions.finish(obj, reason, ended[1]))
-        await hands.normal(job, "FinishedWorkload", f"Workload '{name}' is declared finished")
+        await hands.status(place(workload), lambda obj: conditions.finish(obj, reason, ended[1]))
+        await hands.normal(job, "FinishedWorkload", told)
         return True
 
-    async def _reclaim(self, kind: Kind, hands: Hands, job: Obj, workload: Obj) -> bool:
-        found = kind.reclaimable(job)
+    async def _reclaim(self, acts: Acts, job: Obj, workload: Obj) -> bool:
+        found = acts.kind.reclaimable(job)
         if found == ((workload.get("status") or {}).get("reclaimablePods") or []):
             return False
 
         def change(obj: Obj) -> None:
             obj.setdefault("status", {})["reclaimablePods"] = found
 
-        return await hands.status(_place(workload), change) is not None
+        return await acts.hands.status(place(workload), change) is not None
 
-    async def _pods_ready(self, kind: Kind, hands: Hands, job: Obj, workload: Obj) -> bool:
+    async def _pods_ready(self, acts: Acts, job: Obj, workload: Obj) -> bool:
         if self._config.pods_ready is None:
             return False
-        status, reason, message = readiness(workload, kind.ready(job))
+        status, reason, message = readiness(workload, acts.kind.ready(job))
         old = conditions.find(workload, READY)
         if old is not None and (old["status"] == "True", old["reason"], old["message"]) == (status, reason, message):
             return False
-        written = await hands.status(_place(workload), lambda obj: conditions.put(obj, READY, status, reason, message))
+        written = await acts.hands.status(place(workload), lambda obj: conditions.put(obj, READY, status, reason, message))
         return written is not None
 
-    async def _evicted(self, kind: Kind, hands: Hands, job: Obj, workload: Obj) -> None:
+    async def _evicted(self, acts: Acts, key: JobKey, job: Obj, workload: Obj) -> None:
         evicted = conditions.find(workload, EVICTED)
         assert evicted is not None
-        await self._stop(kind, hands, job, workload, evicted["message"])
-        current = self.world.get(kind.resource, job["metadata"]["namespace"], job["metadata"]["name"])
-        if not conditions.true(workload, RESERVED) or current is None or kind.active(current):
+        await acts.stop(job, workload, f"WorkloadEvictedDueTo{evicted['reason']}", evicted["message"])
+        current = acts.kind.load(self.world, *key[1:])
+        if not conditions.true(workload, RESERVED) or current is None or acts.kind.active(current):
             return
 
         def release(obj: Obj) -> None:
@@ -224,75 +188,14 @@ class Jobs(Controller[JobKey]):
             conditions.requeued(obj, evicted["reason"], evicted["message"], again)
             conditions.unreserve(obj, "Pending", evicted["message"])
 
-        await hands.status(_place(workload), release)
+        await acts.hands.status(place(workload), release)
 
-    async def _suspended(self, kind: Kind, hands: Hands, job: Obj, workload: Obj) -> None:
+    async def _suspended(self, acts: Acts, job: Obj, workload: Obj) -> None:
         if conditions.true(workload, ADMITTED):
-            await self._start(kind, hands, job, workload)
+            await acts.start(job, workload)
             return
         if conditions.true(workload, RESERVED):
-            await self._tell_checks(hands, job, workload)
-        if workload["spec"].get("queueName") != _queue_name(job):
-            workload["spec"]["queueName"] = _queue_name(job)
-            await hands.put("workloads", workload)
-
-    async def _tell_checks(self, hands: Hands, job: Obj, workload: Obj) -> None:
-        checks = workload["status"].get("admissionChecks") or ()
-        told = "; ".join(f"{one['name']}: {one['message']}" for one in checks if one["state"] == "Pending" and one.get("message"))
-        if told:
-            await hands.normal(job, "UpdatedAdmissionCheck", told)
-
-    async def _start(self, kind: Kind, hands: Hands, job: Obj, workload: Obj) -> None:
-        try:
-            infos = placing.infos(workload, self._flavor)
-            for template, info in zip(kind.templates(job), infos, strict=True):
-                placing.apply(template, info)
-        except placing.Clash as clash:
-            text = str(clash)
-            await hands.status(_place(workload), lambda obj: conditions.finish(obj, "FailedToStart", text))
-            return
-        kind.resize(job, [info["count"] for info in infos])
-        job["spec"]["suspend"] = False
-        await self._put(kind, job)
-        await hands.normal(job, "Started", f"Admitted by clusterQueue {workload['status']['admission']['clusterQueue']}")
-
-    def _flavor(self, name: str) -> Mapping[str, Any]:
-        found = self.world.get(FLAVORS, "", name)
-        if found is None:
-            raise NotFound(f'ResourceFlavor.kueue.x-k8s.io "{name}" not found')
-        return found
-
-    async def _put(self, kind: Kind, job: Obj, below: str = "") -> Obj:
-        return await self.world.send(keys.USER, "PUT", kind.path(job, below), job, fieldManager=keys.MANAGER)
-
-    async def _stop(self, kind: Kind, hands: Hands, job: Obj, workload: Obj | None, message: str) -> None:
-        """Suspend a job and make its templates what they were. A Job's templates can be changed once it has forgotten its start."""
-        stopping = not kind.suspended(job)
-        if not stopping and kind.name != "Job":
-            return
-        if stopping:
-            job["spec"]["suspend"] = True
-            if kind.name == "Job":
-                job["metadata"].setdefault("annotations", {})[keys.STOPPING] = "true"
-                job = await self._put(kind, job)
-        if kind.name == "Job" and (job.get("status") or {}).get("startTime"):
-            del job["status"]["startTime"]
-            job = await self._put(kind, job, "status")
-        before = copy.deepcopy(job)
-        if workload is not None:
-            for template, pods in zip(kind.templates(job), workload["spec"]["podSets"], strict=False):
-                placing.restore(template, pods["template"], kind.kept_labels(template))
-            kind.resize(job, [pods["count"] for pods in workload["spec"]["podSets"]])
-        (job["metadata"].get("annotations") or {}).pop(keys.STOPPING, None)
-        if job != before or (stopping and kind.name != "Job"):
-            job = await self._put(kind, job)
-        if stopping:
-            await hands.normal(job, "Stopped", message)
-
-
-def _queue_name(job: Mapping[str, Any]) -> str:
-    return str((job["metadata"].get("labels") or {}).get(keys.QUEUE) or "")
-
-
-def _place(workload: Mapping[str, Any]) -> tuple[str, str]:
-    return workload["metadata"]["namespace"], workload["metadata"]["name"]
+            await acts.tell_checks(job, workload)
+        if workload["spec"].get("queueName") != queue_name(job):
+            workload["spec"]["queueName"] = queue_name(job)
+            await acts.hands.put("workloads", workload)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.workloads.kueue.keys import JOBS, JOBSETS, LEAST_PODS, SAME_COMPLETIONS, STOPPING, Obj
+from sliceworks.twin.workloads.kueue.keys import JOBS, JOBSETS, LEAST_PODS, QUEUE, SAME_COMPLETIONS, STOPPING, Obj
+from sliceworks.twin.workloads.kueue.likeness import equivalent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from sliceworks.twin.controllers.world import World
 
 _OWN_LABELS = ("job-name", "controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid")
 
@@ -23,9 +26,25 @@ class Kind:
         home = f"/apis/{self.group}/{self.version}/namespaces/{metadata['namespace']}/{self.plural}/{metadata['name']}"
         return f"{home}/{below}" if below else home
 
+    def load(self, world: World, namespace: str, name: str) -> Obj | None:
+        """The job as it is now."""
+        return world.get(self.resource, namespace, name)
+
+    def leaving(self, job: Mapping[str, Any]) -> bool:
+        """Whether it is being deleted."""
+        return "deletionTimestamp" in job["metadata"]
+
+    def queued(self, job: Mapping[str, Any]) -> bool:
+        """Whether it names a queue."""
+        return bool(queue_name(job))
+
     def templates(self, job: Obj) -> list[Obj]:
         """Its pod templates, one for each pod set, to be read or changed."""
         raise NotImplementedError
+
+    def matches(self, job: Obj, wanted: list[Obj], workload: Mapping[str, Any]) -> bool:
+        """Whether a Workload is that of the job as it is now."""
+        return equivalent(job, wanted, workload)
 
     def pod_sets(self, job: Obj) -> list[Obj]:
         raise NotImplementedError
@@ -143,7 +162,9 @@ class JobSetKind(Kind):
         ]
 
 
-KINDS: tuple[Kind, ...] = (JobKind(), JobSetKind())
+def queue_name(job: Mapping[str, Any]) -> str:
+    """The queue that a job names; empty when it names none."""
+    return str((job["metadata"].get("labels") or {}).get(QUEUE) or "")
 
 
 def _pods(spec: Mapping[str, Any]) -> int:

@@ -15,6 +15,7 @@ from sliceworks.twin.workloads.kueue.keys import (
     COHORTS,
     FINISHED,
     FLAVORS,
+    IS_GROUP,
     LOCAL_QUEUES,
     NAMESPACES,
     RESERVED,
@@ -242,6 +243,8 @@ class Ledger:
 def owner_of(obj: Mapping[str, Any]) -> Owner | None:
     """The job that a Workload is for."""
     metadata = obj["metadata"]
+    if IS_GROUP in (metadata.get("annotations") or {}):
+        return "PodGroup", metadata["namespace"], metadata["name"]
     for ref in metadata.get("ownerReferences") or ():
         if ref.get("controller"):
             return ref["kind"], metadata["namespace"], ref["name"]

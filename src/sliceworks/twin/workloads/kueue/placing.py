@@ -32,7 +32,7 @@ def infos(workload: Mapping[str, Any], flavor: Callable[[str], Mapping[str, Any]
             for update in check.get("podSetUpdates") or ():
                 if update["name"] == one["name"]:
                     _merge(info, update)
-        found.append(info | {"count": one.get("count", 0)})
+        found.append(info | {"name": one["name"], "count": one.get("count", 0)})
     return found
 
 

@@ -5,30 +5,21 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import names, quantity
-from sliceworks.base.errors import Forbidden
+from sliceworks.base import quantity
 from sliceworks.schemas.field_errors import FieldError, duplicate, invalid
 from sliceworks.twin.workloads.kueue import conditions
 from sliceworks.twin.workloads.kueue.conversion import OLD, queue_to_new
-from sliceworks.twin.workloads.kueue.keys import IN_USE, JOBSETS, LOCAL_QUEUES, PRIORITY, QUEUE, RESERVED, Obj
+from sliceworks.twin.workloads.kueue.job_checks import changed_job_errors, new_job_errors
+from sliceworks.twin.workloads.kueue.keys import IN_USE, JOBSETS, LOCAL_QUEUES, QUEUE, RESERVED, Obj
+from sliceworks.twin.workloads.kueue.refusing import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from sliceworks.twin.admission.context import Admission
 
 _NEGATIVE = "must be greater than or equal to 0"
 _IMMUTABLE = "field is immutable"
-_HOOKS = {"clusterqueues": "vclusterqueue", "cohorts": "vcohort", "workloads": "vworkload", "jobs": "vjob", "jobsets": "vjobset"}
-
-
-def _refuse(ctx: Admission, errors: Iterable[FieldError]) -> None:
-    """Raise when there are errors, as controller-runtime's webhooks do."""
-    found = list(dict.fromkeys(str(error) for error in errors))
-    if found:
-        text = found[0] if len(found) == 1 else f"[{', '.join(found)}]"
-        hook = _HOOKS[ctx.resource.rpartition("/")[2]]
-        raise Forbidden(f'admission webhook "{hook}.kb.io" denied the request: {text}')
 
 
 def mark_in_use(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
@@ -65,25 +56,11 @@ def _managed_owner(ctx: Admission, obj: Mapping[str, Any]) -> bool:
 
 def check_job(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
     """A queue's name must be one, and stays while the job runs."""
-    _refuse(ctx, _job_errors(obj, old))
-
-
-def _job_errors(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[FieldError]:
-    labels = obj["metadata"].get("labels") or {}
-    queue = labels.get(QUEUE)
-    path = f"metadata.labels[{QUEUE}]"
-    wrong = names.dns1123_subdomain_errors(queue) if queue is not None else []
-    if wrong:
-        yield invalid(path, queue, ",".join(wrong))
     if old is None:
-        return
-    before = old["metadata"].get("labels") or {}
-    running = not obj["spec"].get("suspend")
-    if running and (queue or "") != (before.get(QUEUE) or ""):
-        yield invalid(path, queue or "", _IMMUTABLE)
-    new, was = labels.get(PRIORITY) or "", before.get(PRIORITY) or ""
-    if ((running and not was) or not new) and new != was:
-        yield invalid(f"metadata.labels[{PRIORITY}]", new, _IMMUTABLE)
+        refuse(ctx, new_job_errors(obj))
+    else:
+        suspended, was = (bool(one["spec"].get("suspend")) for one in (obj, old))
+        refuse(ctx, changed_job_errors(ctx, obj, old, suspended, was))
 
 
 def check_cluster_queue(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
@@ -100,7 +77,7 @@ def check_cluster_queue(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None)
     if preference and ways != ("TryNextFlavor", "TryNextFlavor"):
         text = f'preference "{preference}" requires both whenCanBorrow and whenCanPreempt to be TryNextFlavor'
         errors.append(invalid("spec.flavorFungibility.preference", preference, text))
-    _refuse(ctx, errors)
+    refuse(ctx, errors)
 
 
 def _shown_preemption(preemption: Mapping[str, Any]) -> Obj:
@@ -111,7 +88,7 @@ def _shown_preemption(preemption: Mapping[str, Any]) -> Obj:
 
 def check_cohort(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
     spec = obj.get("spec") or {}
-    _refuse(ctx, _group_errors(spec, bool(spec.get("parentName")), "parent", lending=False))
+    refuse(ctx, _group_errors(spec, bool(spec.get("parentName")), "parent", lending=False))
 
 
 def _group_errors(spec: Mapping[str, Any], parent: bool, word: str, *, lending: bool) -> Iterator[FieldError]:
@@ -154,7 +131,7 @@ def _flavor_errors(
 
 
 def check_workload(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
-    _refuse(ctx, _workload_errors(obj, old))
+    refuse(ctx, _workload_errors(obj, old))
 
 
 def _workload_errors(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[FieldError]:

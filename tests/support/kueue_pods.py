@@ -1,0 +1,130 @@
+"""Pods, groups of pods and Deployments in queues, and what Kueue made of them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.support import goldens
+from tests.support.kueue import GROUP, PRIORITY, QUEUE, Desk, brief, workload_picture
+
+if TYPE_CHECKING:
+    from tests.support.http import Answer
+
+Obj = dict[str, Any]
+NAME, TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
+SERVING, FAST, RETRIABLE = (
+    f"kueue.x-k8s.io/{word}" for word in ("pod-group-serving", "pod-group-fast-admission", "retriable-in-group")
+)
+
+
+class PodDesk(Desk):
+    """One namespace; its pods are never put on nodes by anyone."""
+
+    @property
+    def core(self) -> str:
+        return f"/api/v1/namespaces/{self.ns}/pods"
+
+    def pod(self, name: str, queue: str = "q", *, cpu: Any = 1, priority: str = "", **more: Any) -> Answer:
+        """Make a pod; `group` and `total` put it into a group."""
+        labels, annotations = {**({QUEUE: queue} if queue else {}), **more.pop("labels", {})}, dict(more.pop("annotations", {}))
+        if priority:
+            labels[PRIORITY] = self.own(priority)
+        if "group" in more:
+            labels[NAME] = more.pop("group")
+        if "total" in more:
+            annotations[TOTAL] = str(more.pop("total"))
+        container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+        spec = {"schedulerName": "nobody", "automountServiceAccountToken": False, "containers": [container], **more}
+        return self.api.post(self.core, {"metadata": {"name": name, "labels": labels, "annotations": annotations}, "spec": spec})
+
+    def deployment(self, name: str, queue: str = "q", replicas: int = 1, cpu: Any = 1, **labels: str) -> Answer:
+        container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+        template = {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"schedulerName": "nobody", "automountServiceAccountToken": False, "containers": [container]},
+        }
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+        metadata = {"name": name, "labels": {**({QUEUE: queue} if queue else {}), **labels}}
+        return self.api.post(self.deployments(), {"metadata": metadata, "spec": spec})
+
+    def deployments(self, name: str = "") -> str:
+        return f"/apis/apps/v1/namespaces/{self.ns}/deployments" + (f"/{name}" if name else "")
+
+    def get_pod(self, name: str) -> Obj:
+        found: Obj = self.api.get(f"{self.core}/{name}").ok().json
+        return found
+
+    def pods(self) -> dict[str, Obj]:
+        return {pod["metadata"]["name"]: pod for pod in self.api.get(self.core).ok().json["items"]}
+
+    def phase(self, name: str, phase: str, **status: Any) -> None:
+        """Say how a pod fares, as a kubelet does."""
+        ready = "True" if phase == "Running" else "False"
+        conditions = [{"type": "Ready", "status": ready}]
+        self.api.patch(f"{self.core}/{name}/status", {"status": {"phase": phase, "conditions": conditions, **status}}).ok()
+
+    def group(self, name: str) -> Obj:
+        """The Workload of a group, or nothing."""
+        answer = self.api.get(f"{GROUP}/namespaces/{self.ns}/workloads/{name}")
+        found: Obj = {} if answer.status == 404 else answer.ok().json
+        return found
+
+    def group_condition(self, name: str, kind: str) -> str:
+        found = brief((self.group(name).get("status") or {}).get("conditions"))
+        return str(found.get(kind, ["None"])[0])
+
+    def tick(self) -> None:
+        """Let a second pass: ages are counted in whole ones."""
+        time.sleep(1.1)
+
+    def until_free(self, *names: str) -> None:
+        for name in names:
+            self.until(lambda: not self.get_pod(name)["spec"].get("schedulingGates"), f"{name} is let go")  # noqa: B023
+
+    def until_gone(self, *names: str) -> None:
+        self.until(lambda: not set(names) & set(self.pods()), f"{names} are gone")
+
+    def until_held(self, *names: str) -> None:
+        self.until(lambda: all(self.get_pod(name)["metadata"].get("finalizers") for name in names), f"{names} are held")
+
+    def pod_pictures(self, *names: str) -> Obj:
+        """What Kueue has put on pods."""
+        pods = self.pods()
+        return {name: _pod(pods[name]) if name in pods else None for name in names}
+
+    def pod_workload(self, name: str) -> Obj | None:
+        """The Workload of a pod that is in no group."""
+        return workload_picture(self.workloads().get(name))
+
+    def group_picture(self, name: str) -> Obj | None:
+        workload = self.group(name)
+        if not workload:
+            return None
+        metadata = workload["metadata"]
+        owners = sorted([ref["kind"], ref["name"], str(ref.get("controller"))] for ref in metadata.get("ownerReferences") or ())
+        marks = {key: metadata.get(key) for key in ("labels", "annotations")}
+        return {**(workload_picture(workload) or {}), "owners": owners, **marks}
+
+    def compare(self, case: str, seen: Any) -> None:
+        words = {item["metadata"]["name"]: f"WORKLOAD({name})" for name, item in self.workloads().items() if not _grouped(item)}
+        goldens.check("workloads_kueue_pods", case, seen, real=self.real, words={**words, self.ns: "NS"})
+
+
+def _grouped(workload: Obj) -> bool:
+    return "kueue.x-k8s.io/is-group-workload" in (workload["metadata"].get("annotations") or {})
+
+
+def _pod(pod: Obj) -> Obj:
+    metadata, spec = pod["metadata"], pod["spec"]
+    targets = [one for one in pod["status"].get("conditions") or () if one["type"] == "TerminationTarget"]
+    return {
+        "labels": metadata.get("labels"),
+        "annotations": metadata.get("annotations"),
+        "finalizers": metadata.get("finalizers"),
+        "gates": [gate["name"] for gate in spec.get("schedulingGates") or ()],
+        "nodeSelector": spec.get("nodeSelector"),
+        "tolerations": [one["key"] for one in spec.get("tolerations") or ()],
+        "target": [[one["status"], one["reason"], one["message"]] for one in targets],
+        "leaving": "deletionTimestamp" in metadata,
+    }
