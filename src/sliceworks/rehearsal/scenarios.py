@@ -14,6 +14,8 @@ from sliceworks.base import duration, yamls
 from sliceworks.base.errors import InvalidDocument, SliceworksError
 from sliceworks.kube.resources import GVK, Key, key_of
 from sliceworks.kube.well_known import NODE, POD
+from sliceworks.rehearsal import clouds
+from sliceworks.specs.clouds import CloudFault, EndCloudFault, SetCloud
 from sliceworks.specs.scenario import (
     Apply,
     Event,
@@ -111,6 +113,8 @@ def _steps(event: Event, folder: Path, random: random.Random) -> Iterator[Step]:
         yield Step(event.at, what, _setting_quota(action))
     elif isinstance(action, Patch):
         yield Step(event.at, f"patch {action.kind}/{action.name}", _patching(action))
+    elif isinstance(action, CloudFault | EndCloudFault | SetCloud):
+        yield Step(event.at, clouds.spoken(action), clouds.acting(action))
     elif isinstance(action, Target):
         yield Step(event.at, f"delete {action.kind}/{action.name}", _deleting(action))
 

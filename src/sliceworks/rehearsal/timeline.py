@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _VERBS = {"ADDED": "created", "MODIFIED": "changed", "DELETED": "deleted"}
 # Objects that beat or count for the machinery's own sake.
-_SILENT = {"Lease", "Event"}
+_SILENT = {"Lease", "Event", "Operation", "CloudFault", "CloudSettings"}
 _NOBODY = "the cluster"  # its own parts may write without a name
 
 

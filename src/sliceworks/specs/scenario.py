@@ -1,4 +1,4 @@
-"""Scenario: what happens when in a rehearsal. Submissions over time, failures, maintenance, delays and changes of quota."""
+"""Scenario: what happens when in a rehearsal. Submissions over time, failures, delays, changes of quota, and the cloud."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from sliceworks.specs.clouds import CloudFault, EndCloudFault, SetCloud
 from sliceworks.specs.model import Metadata, Moment, Seconds, Spec
 
 Count = Annotated[int, Field(ge=1)]
@@ -116,6 +117,9 @@ class Event(Spec):
     fail_pods: FailPods | None = None
     slow_pulls: SlowPulls | None = None
     set_quota: SetQuota | None = None
+    cloud_fault: CloudFault | None = None
+    end_cloud_fault: EndCloudFault | None = None
+    set_cloud: SetCloud | None = None
 
     @property
     def action(self) -> tuple[str, Spec]:

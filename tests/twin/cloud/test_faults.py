@@ -100,8 +100,8 @@ def test_a_regional_quota_is_checked_before_anything_begins() -> None:
         code, status, message = await cloud.refused("POST", POOLS, {"nodePool": asked})
         assert (code, status) == (403, "PERMISSION_DENIED")
         assert message == (
-            "Insufficient regional quota to satisfy request: resource \"CPUS\": request requires '72.0' and is short '48.0'. project"
-            " has a quota of '24.0' with '24.0' available. View and manage quotas at"
+            "Insufficient regional quota to satisfy request: resource \"CPUS\": request requires '72.0' and is short '48.0'."
+            " project has a quota of '24.0' with '24.0' available. View and manage quotas at"
             " https://console.cloud.google.com/iam-admin/quotas?usage=USED&project=p."
         )
         await cloud.do("POST", POOLS, {"nodePool": {**asked, "initialNodeCount": 3}})

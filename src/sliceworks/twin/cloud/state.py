@@ -67,7 +67,9 @@ class Table:
 
     def _stored(self, document: Document) -> Obj:
         metadata = {"name": document.name, "namespace": document.parent, "uid": document.uid}
-        return {"kind": self._kind, "metadata": metadata, "body": document.body, "inner": document.inner}
+        # A phase, where there is one, is what a rehearsal tells of it.
+        status = {"phase": document.body["status"]} if isinstance(document.body.get("status"), str) else {}
+        return {"kind": self._kind, "metadata": metadata, "status": status, "body": document.body, "inner": document.inner}
 
 
 def _document(entry: Entry) -> Document:
