@@ -84,11 +84,13 @@ class Evaluation:
 
     def _forget_waiting(self, name: str) -> None:
         """What waited for a resource, directly or through others, must be asked again."""
-        for dependent in self._dependents[name]:
-            if isinstance(self._outcomes.get(dependent), Waiting):
-                del self._outcomes[dependent]
-                self._readiness.pop(dependent, None)
-                self._forget_waiting(dependent)
+        pending = [name]
+        while pending:
+            for dependent in self._dependents[pending.pop()]:
+                if isinstance(self._outcomes.get(dependent), Waiting):
+                    del self._outcomes[dependent]
+                    self._readiness.pop(dependent, None)
+                    pending.append(dependent)
 
     def _resolved(self, node: Node) -> Outcome:
         decided = self._decided(node)
