@@ -28,8 +28,20 @@ def test_every_call_is_one_of_the_api() -> None:
         {"name": "p", "initialNodeCount": 1},
         {"name": "operation-1", "status": "RUNNING", "operationType": "DELETE_NODE_POOL"},
     )
-    answers = [{"nodePools": [pool]}, {}, pool, _DONE, running, running, {"operations": [_DONE]}, {}, _DONE, {}]
-    transport = Scripted(*map(answer, [*answers, {"name": "main"}, {"validNodeVersions": []}]))
+    answers: list[dict[str, Any]] = [
+        {"nodePools": [pool]},
+        {},
+        pool,
+        _DONE,
+        running,
+        running,
+        {"operations": [_DONE]},
+        {},
+        _DONE,
+        {},
+    ]
+    answers += [{"name": "main"}, {"validNodeVersions": []}]
+    transport = Scripted(*(answer(each) for each in answers))
     container = _container(transport)
 
     async def main() -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+
+import orjson
+from tests.support import discovery
 
 from sliceworks.base import clock
 from sliceworks.cloud.container import Container
@@ -19,7 +23,7 @@ from sliceworks.kube.well_known import EVENT, POD
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 Obj = dict[str, Any]
 PROJECT, LOCATION, CLUSTER, ZONE = "example-project", "us-central2", "example-cluster", "us-central2-b"
@@ -31,7 +35,8 @@ class Rig:
     """One twin, its cloud, and the controller, which can be killed and started again."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
-        self.cluster, self.settings = cluster, settings
+        self.cluster, self.settings, self.name = cluster, settings, CLUSTER
+        self.calls: Counter[str] = Counter()
         self.client = Client(cluster.transport(), namespace="default")
         self.service: Any = cluster.cloud.services["container"]
         self.container = self.open_container()
@@ -39,8 +44,17 @@ class Rig:
         self._task: asyncio.Task[None] | None = None
 
     def open_container(self) -> Container:
-        session = Session(credentials=Token(self.cluster.token), transport=InProcess(self.cluster.cloud.handle))
-        return Container(session, PROJECT, LOCATION, CLUSTER, prefix="/container")
+        """The container API of the cluster. Every body that is sent is held against Google's own document."""
+
+        async def handle(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Any:
+            if body:
+                message, _ = discovery.messages("container", "v1beta1", method, target.removeprefix("/container/"))
+                assert not discovery.problems("container", "v1beta1", message, orjson.loads(body))
+            self.calls[method] += 1
+            return await self.cluster.cloud.handle(method, target, headers, body)
+
+        session = Session(credentials=Token(self.cluster.token), transport=InProcess(handle))
+        return Container(session, PROJECT, LOCATION, self.name, prefix="/container")
 
     def start(self, settings: Settings | None = None) -> None:
         """Run the controller, anew. There is never more than one: copies of a real one have a Lease."""

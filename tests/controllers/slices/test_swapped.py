@@ -31,3 +31,17 @@ def test_a_leader_that_fits_no_machine_does_not_get_one_pool_after_another() -> 
         assert len(await rig.slices()) == 2
 
     on_rig(course)
+
+
+def test_jobs_that_found_a_place_on_pools_of_others_get_none() -> None:
+    async def course(rig: Rig) -> None:
+        for number in range(2):
+            body = {"name": f"static-{number}", "initialNodeCount": 1, "config": {"machineType": "ct4p-hightpu-4t"}}
+            await rig.container.create(body)
+        await clock.sleep(200)
+        await rig.client.create(jobset("train", 4, topology="2x2x1", pods=1, seconds=10_000))
+        await rig.until(lambda: _running(rig, 4), 300)
+        await clock.sleep(600)
+        assert len(await rig.slices()) == 2
+
+    on_rig(course)
