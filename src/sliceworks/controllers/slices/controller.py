@@ -20,6 +20,7 @@ from sliceworks.kube.events import EventRecorder
 if TYPE_CHECKING:
     from sliceworks.cloud.container import Container
     from sliceworks.controllers.slices.settings import Settings
+    from sliceworks.controllers.slices.views import Ref
     from sliceworks.kube.client import Client
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class _Hands:
     def __init__(self, controller: SlicesController) -> None:
         client, metrics, changed = controller._client, controller.metrics, controller.changed
         self._controller, self._client = controller, client
+        self._seen: dict[Ref, Ref] = {}
         self.watching = Watching(client, controller.settings, changed)
         self.events = EventRecorder(client, words.COMPONENT)
         start = controller.settings.concurrency
@@ -94,15 +96,18 @@ class _Hands:
     def world(self) -> World:
         """Everything as it stands now."""
         watching, cloud = self.watching, self.cloud
-        leaders = watching.leaders()
+        leaders, jobsets = watching.leaders(), watching.jobsets()
         self._controller.metrics.waiting = len(leaders)
+        waited = {**self._seen, **{job: leader.jobset for job, leader in leaders.items()}}
+        self._seen = {job: jobset for job, jobset in waited.items() if jobset in jobsets}
         return World(
             now=clock.now().timestamp(),
             leaders=leaders,
-            jobsets=watching.jobsets(),
+            jobsets=jobsets,
             pools=cloud.pools,
             busy=cloud.busy(),
             working=cloud.working,
+            seen=self._seen,
             failures=cloud.failures,
             workloads=watching.workloads(),
             checks=watching.checks(),

@@ -7,7 +7,7 @@ the pool of the other in exchange: one that is neither waiting nor has a pool. S
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sliceworks.controllers.slices.bodies import job_key, pool_name
@@ -20,49 +20,61 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.views import Pool
     from sliceworks.controllers.slices.world import Decision, World
 
-GRACE = 3.0  # seconds that a scheduler has to place a leader on its own pool
+_WORKS = ("RUNNING", "RECONCILING")
+GRACE = 15.0  # seconds in which any scheduler would have placed a leader on a pool of its own that is free
+
+
+@dataclass(slots=True)
+class _Group:
+    """The Jobs of one template: all want the same, and any pool of theirs suits each."""
+
+    waiting: list[Demand] = field(default_factory=list)
+    pools: list[Pool] = field(default_factory=list)
 
 
 def exchanges(wanted: Iterable[Demand], world: World, decision: Decision) -> Iterator[Demand]:
     """What those without a place want instead of their own pools."""
-    pools = {pool.job: pool for pool in world.pools.values() if pool.ours}
-    groups: dict[tuple[Ref, str], list[Demand]] = {}
+    groups: dict[tuple[Ref, str], _Group] = {}
     for demand in wanted:
         if demand.workload is None and not isinstance(demand.ask, Problem):
-            groups.setdefault((demand.jobset.ref, _stem(demand.job.name)), []).append(demand)
-    for (_, stem), demands in groups.items():
-        lacking = [demand for demand in demands if _is_settled(pools.get(demand.job), world, decision)]
-        if lacking:
-            yield from _of_group(stem, demands, lacking, pools, world)
+            groups.setdefault((demand.jobset.ref, _stem(demand.job.name)), _Group()).waiting.append(demand)
+    for pool in world.pools.values():
+        group = groups.get((pool.jobset, _stem(pool.job.name))) if pool.ours else None
+        if group is not None:
+            group.pools.append(pool)
+    for (_, stem), group in groups.items():
+        yield from _of_group(stem, group, world, decision)
 
 
-def _of_group(stem: str, demands: list[Demand], lacking: list[Demand], pools: dict[Ref, Pool], world: World) -> Iterator[Demand]:
-    waiting = {demand.job for demand in demands}
-    jobset = demands[0].jobset
+def _of_group(stem: str, group: _Group, world: World, decision: Decision) -> Iterator[Demand]:
+    jobset, by_job = group.waiting[0].jobset, {pool.job: pool for pool in group.pools}
+    waiting = {demand.job for demand in group.waiting}
+    missing = [demand for demand in group.waiting if (pool := by_job.get(demand.job)) is not None and pool.status in _WORKS]
+    if not missing:
+        return
+    settled = sum(_is_settled(by_job[demand.job], world, decision) for demand in missing)
     others = [job for name in _jobs(jobset.jobs, stem) if (job := Ref(jobset.ref.namespace, name)) not in waiting]
-    coming = sum(_is_coming(job, jobset.ref, pools.get(job), world) for job in others)
-    free = [job for job in others if job not in pools and not _is_asked_for(job, jobset.ref, world)]
-    for demand, job in zip(lacking[coming:], free, strict=False):
+    # Of pools that came just now some may still be free: as many as there are more of them than Jobs that found a place.
+    placed = sum(job in world.seen for job in others)
+    free = max(sum(pool.status in _WORKS for pool in group.pools) - placed, 0)
+    lacking = max(settled, len(missing) - free)
+    coming = sum(_is_coming(job, by_job.get(job), jobset.ref, world) for job in others)
+    left = (job for job in others if job not in by_job and not _is_asked_for(job, jobset.ref, world))
+    for demand, job in zip(missing[: max(lacking - coming, 0)], left, strict=False):
         yield replace(demand, job=job, key=job_key(job))
 
 
-def _is_settled(pool: Pool | None, world: World, decision: Decision) -> bool:
+def _is_settled(pool: Pool, world: World, decision: Decision) -> bool:
     """Whether a pool has worked for so long that its own leader would be there if it were free."""
-    since = world.working.get(pool.name) if pool is not None else None
-    if since is None:
-        return False
-    if since + GRACE > world.now:
-        decision.look_at(since + GRACE)
-        return False
-    return True
+    until = world.working.get(pool.name, world.now) + GRACE
+    if until > world.now:
+        decision.look_at(until)
+    return until <= world.now
 
 
-def _is_coming(job: Ref, jobset: Ref, pool: Pool | None, world: World) -> bool:
-    """Whether another's pool is on its way to somebody who waits."""
-    if pool is None:
-        return _is_asked_for(job, jobset, world)
-    since = world.working.get(pool.name)
-    return pool.status == "PROVISIONING" or (since is not None and since + GRACE > world.now)
+def _is_coming(job: Ref, pool: Pool | None, jobset: Ref, world: World) -> bool:
+    """Whether a pool of one that does not wait is being made, for somebody who does."""
+    return pool.status == "PROVISIONING" if pool is not None else _is_asked_for(job, jobset, world)
 
 
 def _is_asked_for(job: Ref, jobset: Ref, world: World) -> bool:

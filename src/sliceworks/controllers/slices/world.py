@@ -40,6 +40,7 @@ class World:
     pools: Mapping[str, Pool] = field(default_factory=dict)
     busy: Mapping[str, Literal["create", "delete"]] = field(default_factory=dict)
     working: Mapping[str, float] = field(default_factory=dict)  # since when each pool that works was seen to
+    seen: Mapping[Ref, Ref] = field(default_factory=dict)  # Jobs whose leaders were seen to wait, with their JobSets
     failures: Mapping[Ref, Failure] = field(default_factory=dict)
     workloads: tuple[WorkloadView, ...] = ()
     checks: frozenset[str] = frozenset()  # AdmissionChecks of ours
