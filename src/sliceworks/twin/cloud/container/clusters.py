@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import clock
 from sliceworks.twin.cloud.container.places import ANY, cluster_path, is_zone, location_of, location_path, region_of, zones_of
@@ -13,6 +13,8 @@ from sliceworks.twin.cloud.errors import already_exists, invalid
 from sliceworks.twin.cloud.state import Document
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from sliceworks.twin.cloud.container.jobs import Jobs
     from sliceworks.twin.cloud.container.pools import Pools
     from sliceworks.twin.cloud.container.yard import Yard
@@ -36,6 +38,36 @@ _OUTPUTS = (
     "etag",
 )
 _ADDRESS = "203.0.113.10"
+
+
+class Part(NamedTuple):
+    """One part of a cluster that a call of its own sets: its field, the field of the body, and what it is when that has none."""
+
+    method: str
+    field: str
+    key: str
+    request: str
+    kind: str = "UPDATE_CLUSTER"
+    empty: Any = ""
+
+
+PARTS = (
+    Part("setAddons", "addonsConfig", "addonsConfig", "SetAddonsConfigRequest", empty={}),
+    Part("setLegacyAbac", "legacyAbac", "enabled", "SetLegacyAbacRequest", empty=False),
+    Part("setLocations", "locations", "locations", "SetLocationsRequest", empty=()),
+    Part("setLogging", "loggingService", "loggingService", "SetLoggingServiceRequest"),
+    Part(
+        "setMaintenancePolicy",
+        "maintenancePolicy",
+        "maintenancePolicy",
+        "SetMaintenancePolicyRequest",
+        "SET_MAINTENANCE_POLICY",
+        {},
+    ),
+    Part("setMonitoring", "monitoringService", "monitoringService", "SetMonitoringServiceRequest"),
+    Part("setNetworkPolicy", "networkPolicy", "networkPolicy", "SetNetworkPolicyRequest", "SET_NETWORK_POLICY", {}),
+    Part("setResourceLabels", "resourceLabels", "resourceLabels", "SetLabelsRequest", "SET_LABELS", {}),
+)
 
 
 class Clusters:
@@ -118,10 +150,7 @@ class Clusters:
         body = {key: value for key, value in asked.items() if key not in _OUTPUTS}
         network, subnetwork = _short(asked.get("network") or "default"), _short(asked.get("subnetwork") or "default")
         version = _version(asked.get("initialClusterVersion") or "")
-        zones = asked.get("locations") or zones_of(location)
-        for zone in zones:
-            if not is_zone(zone) or region_of(zone) != region_of(location):
-                raise invalid(f'Location "{zone}" is not a zone of region "{region_of(location)}".')
+        zones = _checked_zones(asked.get("locations") or zones_of(location), location)
         body |= {
             "name": name,
             "network": network,
@@ -187,16 +216,18 @@ class Clusters:
                 pools.setdefault(self._yard.pool(path, name).name, {})["version"] = _version(version)
         return self._change(path, "UPDATE_CLUSTER", _wanted(cluster.body, asked), pools)
 
-    def set_field(self, field: str, kind: str) -> Any:
+    def set_part(self, part: Part) -> Callable[[Call], Obj]:
         """What answers a call that sets one part of a cluster."""
 
         def answer(call: Call) -> Obj:
-            path = cluster_path(call.params)
-            value: Any = next((call.body[key] for key in (field, "enabled", "networkPolicy", "update") if key in call.body), {})
-            change = {field: {"enabled": value} if field == "legacyAbac" else value}
-            if field == "resourceLabels":
+            path, value = cluster_path(call.params), call.body.get(part.key, part.empty)
+            cluster = self._yard.cluster(path)
+            change: Obj = {part.field: {"enabled": value} if part.field == "legacyAbac" else value}
+            if part.field == "locations":
+                change = {"locations": _checked_zones(value or zones_of(cluster.body["location"]), cluster.body["location"])}
+            elif part.field == "resourceLabels":
                 change["labelFingerprint"] = f"{clock.randomness().getrandbits(32):08x}"
-            return self._change(path, kind, change)
+            return self._change(path, part.kind, change)
 
         return answer
 
@@ -235,6 +266,15 @@ class Clusters:
             body["instanceGroupUrls"] = [url for pool in pools for url in pool.body.get("instanceGroupUrls") or ()]
             body["currentNodeCount"] = sum(len(places(pool)) for pool in pools)
         return body
+
+
+def _checked_zones(zones: Iterable[str], location: str) -> list[str]:
+    """The zones that are asked for, which must be those of the location's region."""
+    region = region_of(location)
+    for zone in zones:
+        if not is_zone(zone) or region_of(zone) != region:
+            raise invalid(f'Location "{zone}" is not a zone of region "{region}".')
+    return list(dict.fromkeys(zones))
 
 
 def _short(name: str) -> str:

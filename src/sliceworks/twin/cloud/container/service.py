@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.cloud import schema
-from sliceworks.twin.cloud.container.clusters import Clusters
+from sliceworks.twin.cloud.container.clusters import PARTS, Clusters
 from sliceworks.twin.cloud.container.fleet import Fleet
 from sliceworks.twin.cloud.container.jobs import Jobs
 from sliceworks.twin.cloud.container.pools import Pools
@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _CREATE, _GET, _LIST, _UPDATE, _DELETE = (f"container.clusters.{verb}" for verb in ("create", "get", "list", "update", "delete"))
-_FIELDS = {
-    "setAddons": ("addonsConfig", "SetAddonsConfigRequest", "UPDATE_CLUSTER"),
-    "setLegacyAbac": ("legacyAbac", "SetLegacyAbacRequest", "UPDATE_CLUSTER"),
-    "setLocations": ("locations", "SetLocationsRequest", "UPDATE_CLUSTER"),
-    "setLogging": ("loggingService", "SetLoggingServiceRequest", "UPDATE_CLUSTER"),
-    "setMaintenancePolicy": ("maintenancePolicy", "SetMaintenancePolicyRequest", "SET_MAINTENANCE_POLICY"),
-    "setMonitoring": ("monitoringService", "SetMonitoringServiceRequest", "UPDATE_CLUSTER"),
-    "setNetworkPolicy": ("networkPolicy", "SetNetworkPolicyRequest", "SET_NETWORK_POLICY"),
-    "setResourceLabels": ("resourceLabels", "SetLabelsRequest", "SET_LABELS"),
-}
 
 
 class Container:
@@ -111,12 +101,12 @@ class Container:
         yield Route("GET", cluster, "clusters.get", clusters.get, _GET)
         yield Route("PUT", cluster, "clusters.update", clusters.update, _UPDATE, "UpdateClusterRequest")
         yield Route("DELETE", cluster, "clusters.delete", clusters.delete, _DELETE)
-        for method, (field, request, kind) in _FIELDS.items():
-            paths = [f"{cluster}:{method}"]
+        for part in PARTS:
+            paths = [f"{cluster}:{part.method}"]
             if old:
-                paths.append(f"{cluster}/{_OLD_NAMES.get(method, method[3].lower() + method[4:])}")
+                paths.append(f"{cluster}/{_OLD_NAMES.get(part.method, part.method[3].lower() + part.method[4:])}")
             for path in paths:
-                yield Route("POST", path, f"clusters.{method}", clusters.set_field(field, kind), _UPDATE, request)
+                yield Route("POST", path, f"clusters.{part.method}", clusters.set_part(part), _UPDATE, part.request)
 
     def _pool_routes(self, cluster: str, pool: str, *, old: bool) -> Iterator[Route]:
         pools = self.pools
