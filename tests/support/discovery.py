@@ -18,7 +18,44 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 SHIPPED = Path(__file__).parents[2] / "src" / "sliceworks" / "twin" / "cloud" / "data"
-SERVICES = (("container", "v1"), ("container", "v1beta1"))
+ALL: tuple[str, ...] = ()
+_POLICY = "SetIamPolicyRequest"
+SERVICES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("container", "v1"): ALL,
+    ("container", "v1beta1"): ALL,
+    ("cloudresourcemanager", "v1"): ("GetIamPolicyRequest", _POLICY),
+    ("cloudbilling", "v1"): ("ProjectBillingInfo",),
+    ("serviceusage", "v1"): ("EnableServiceRequest", "DisableServiceRequest", "BatchEnableServicesRequest"),
+    ("iam", "v1"): (
+        "CreateServiceAccountRequest",
+        "PatchServiceAccountRequest",
+        "EnableServiceAccountRequest",
+        "DisableServiceAccountRequest",
+        _POLICY,
+    ),
+    ("compute", "v1"): (
+        "Network",
+        "Subnetwork",
+        "Router",
+        "ResourcePolicy",
+        "Address",
+        "Firewall",
+        "SubnetworksExpandIpCidrRangeRequest",
+        "SubnetworksSetPrivateIpGoogleAccessRequest",
+    ),
+    ("storage", "v1"): ("Bucket", "Policy", "Object"),
+    ("artifactregistry", "v1"): ("Repository", _POLICY),
+    ("pubsub", "v1"): ("Schema", "Topic", "Subscription", "UpdateTopicRequest", "UpdateSubscriptionRequest", _POLICY),
+    ("bigquery", "v2"): ("Dataset", "Table"),
+    ("aiplatform", "v1"): ("GoogleCloudAiplatformV1Tensorboard",),
+    ("gkehub", "v1"): ("Membership", "Feature"),
+}
+"""What the twin serves, with the messages that it reads where these are not all."""
+UNLISTED = {
+    ("compute", "NetworkRoutingConfig"): {"deleteBgpAlwaysCompareMed": "bool"},
+    ("compute", "RouterNat"): {"initialNatIps": "[string]"},
+}
+"""Fields that Terraform's provider sends and Google takes, and that its documents do not tell of."""
 _NUMBERS = {"int32": "int32", "uint32": "int32", "int64": "int64", "uint64": "int64"}
 
 
@@ -37,6 +74,20 @@ def reduced(service: str, version: str) -> dict[str, dict[str, str]]:
         name: {field: _kind(kind) for field, kind in sorted((message.get("properties") or {}).items())}
         for name, message in sorted(schemas.items())
     }
+
+
+def needed(service: str, version: str) -> dict[str, dict[str, str]]:
+    """The messages that the twin reads, and those within them."""
+    found, wanted = reduced(service, version), SERVICES[service, version]
+    if wanted == ALL:
+        return found
+    waiting, kept = list(wanted), dict[str, dict[str, str]]()
+    while waiting:
+        name = waiting.pop()
+        if name not in kept:
+            kept[name] = dict(sorted({**found[name], **UNLISTED.get((service, name), {})}.items()))
+            waiting.extend(each for kind in kept[name].values() for each in re.findall(r"#(\w+)", kind))
+    return dict(sorted(kept.items()))
 
 
 def _kind(kind: Obj) -> str:
@@ -120,7 +171,7 @@ _PYTHON: dict[str, Any] = {
 
 def rendered(service: str, version: str) -> bytes:
     """The file that the twin ships."""
-    return orjson.dumps(reduced(service, version), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    return orjson.dumps(needed(service, version), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 if __name__ == "__main__":

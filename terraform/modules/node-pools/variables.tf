@@ -93,7 +93,7 @@ variable "pools" {
   }
 
   validation {
-    condition     = alltrue([for pool in values(var.pools) : try(pool.tpu.hosts, 1) == 1 || coalesce(pool.nodes_per_zone, try(pool.autoscaling.max, 0)) == pool.tpu.hosts])
+    condition     = alltrue([for pool in values(var.pools) : try(pool.tpu.hosts, 1) == 1 || try(coalesce(pool.nodes_per_zone, pool.autoscaling.max) == pool.tpu.hosts, true)])
     error_message = "A slice of several hosts has exactly that many nodes, or none."
   }
 

@@ -12,6 +12,7 @@ from sliceworks.kube.transport import Request, Response
 from sliceworks.twin.auth.identity import AUTHENTICATED, MASTERS, User
 from sliceworks.twin.cloud.container.service import Container
 from sliceworks.twin.cloud.faults import Faults
+from sliceworks.twin.cloud.plain.all import plain_services
 from sliceworks.twin.cloud.server import CloudServer
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def cloud(store: Store, client: Client, token: str, *, authority: str = "") -> C
     faults = Faults(store)
     container = Container(store, client.using(field_manager="gke"), faults)
     container.clusters.authority = authority
-    return CloudServer(store, [container], {token: "administrator"}, faults)
+    return CloudServer(store, [container, *plain_services(store)], {token: "administrator"}, faults)
 
 
 def control(server: CloudServer) -> Callable[[Request], Awaitable[Response]]:

@@ -33,6 +33,17 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)
     body: Obj = field(default_factory=dict)
     caller: str = ""
+    raw: bytes = b""
+    """The body as it came, of services whose bodies are not messages."""
+    content_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """An answer that is no message: the content of something."""
+
+    data: bytes
+    content_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +53,7 @@ class Route:
     http: str
     template: str
     method: str
-    answer: Callable[[Call], Obj]
+    answer: Callable[[Call], Obj | Media]
     permission: str
     request: str = ""
 

@@ -19,7 +19,7 @@ from sliceworks.kube.transport import Request, Response
 from sliceworks.twin.cloud import errors
 from sliceworks.twin.cloud.errors import GoogleError
 from sliceworks.twin.cloud.faults import Faults
-from sliceworks.twin.cloud.routes import Call
+from sliceworks.twin.cloud.routes import Call, Media
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,8 +74,9 @@ class CloudServer:
             if found is None:
                 raise _unknown(method, path)
             schema = service.versions[version].schema
-            read = schema.read(found.route.request, body) if schema else orjson.loads(body or b"{}")
-            call = Call(service.name, version, found.route.method, found.params, query, read, caller)
+            read, raw = (schema.read(found.route.request, body), b"") if schema else ({}, body)
+            content_type = headers.get("content-type", "")
+            call = Call(service.name, version, found.route.method, found.params, query, read, caller, raw, content_type)
             answer = await self._called(service, found.route, call)
         except GoogleError as error:
             # A refusal may tell of what was written just now, such as a name that is taken: it waits as every answer does.
@@ -85,9 +86,11 @@ class CloudServer:
             log.exception("%s %s failed", method, path)
             failed = GoogleError("INTERNAL", "Internal error encountered.")
             return failed.code, dict(_JSON), orjson.dumps(failed.body())
+        if isinstance(answer, Media):
+            return 200, {"content-type": answer.content_type}, answer.data
         return 200, dict(_JSON), orjson.dumps(answer)
 
-    async def _called(self, service: Service, route: Route, call: Call) -> Obj:
+    async def _called(self, service: Service, route: Route, call: Call) -> Obj | Media:
         facts = {**service.facts(call), "service": call.service, "method": call.method, "permission": route.permission}
         fault = self.faults.strike("request", facts)
         if fault is not None:
