@@ -97,8 +97,7 @@ def test_restored_object_gets_its_old_values_back() -> None:
     async def main(stage: Stage) -> None:
         mine = {**MINE, "data": {"value": "theirs", "own": "1"}}
         await stage.twin.do("POST", f"{CORE}/configmaps", mine)
-        await stage.apply(graph("{onDelete: restore}", CONFIG))
-        await stage.apply("{apiVersion: kro.run/v1alpha1, kind: Thing, metadata: {name: a, annotations: {kro.run/adopt: 'true'}}}")
+        await make(stage, "{onDelete: restore}")
         assert (await stage.get(f"{CORE}/configmaps/child"))["data"] == {"own": "1", "value": "first"}
         await stage.twin.do("PATCH", f"{THINGS}/a", {"spec": {"value": "second"}})
         await stage.settle()

@@ -2,7 +2,7 @@
 
 Force is used on objects that are ours: what others changed there is put right. An object that was there before is joined, if
 nobody else owns a field that we want to be different; otherwise that is a conflict for people to settle. Annotating the instance
-with `kro.run/adopt=true` settles it in our favour.
+with `kro.run/adopt=true` settles it in our favour. So does `onDelete: restore`, which gives everything back in the end.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Applier:
             if ownership.is_as_wanted(live, wanted):
                 self.memories[key] = Memory(live.uid, digest, live.version, content_of(live))
                 return live
-        record = view.wrote(await self._apply(view, wanted, live))
+        force = self.adopt or node.lifecycle.on_delete == "restore"
+        record = view.wrote(await self._apply(view, wanted, live, force=force))
         self.memories[key] = Memory(record.uid, digest, record.version, content_of(record))
         return record
 
@@ -109,8 +110,8 @@ class Applier:
         except NotFound:
             return None
 
-    async def _apply(self, view: View, wanted: Object, live: Record | None) -> Object:
-        force = self.adopt or (live is not None and ownership.is_ours(live, self.set_id))
+    async def _apply(self, view: View, wanted: Object, live: Record | None, *, force: bool) -> Object:
+        force = force or (live is not None and ownership.is_ours(live, self.set_id))
         try:
             return await self._send(view, wanted, force=force)
         except Conflict as conflict:

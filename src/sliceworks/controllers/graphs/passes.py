@@ -96,21 +96,13 @@ class Pass:
         return self.inventory
 
     async def _make(self, node: Node, objects: list[Object]) -> None:
-        tasks = [asyncio.ensure_future(self._put(node, obj)) for obj in objects]
-        if tasks:
-            await asyncio.wait(tasks)
-        failures = [error for task in tasks if (error := task.exception()) is not None]
-        for failure in failures:
-            if not isinstance(failure, SliceworksError):
-                raise failure
+        results = await asyncio.gather(*(self._put(node, obj) for obj in objects), return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        found = [result for result in results if not isinstance(result, BaseException)]
         if failures:
-            terminating = next((error for error in failures if isinstance(error, Terminating)), None)
-            failed = next((error for error in failures if not isinstance(error, Terminating)), None)
-            step, error = (Step.FAILED, failed) if failed is not None else (Step.TERMINATING, terminating)
-            message = f'node "{node.id}": {_explained(error)}' if step is Step.FAILED else str(error)
-            self.states.nodes[node.id] = NodeState(step, message)
-            return
-        self._observe(node, [task.result() for task in tasks])
+            self.states.nodes[node.id] = _failed(node, failures)
+        else:
+            self._observe(node, found)
 
     async def _put(self, node: Node, wanted: Object) -> Object:
         """The object as it is in the cluster afterwards, or as it was when it finished."""
@@ -157,6 +149,17 @@ def looked_up(view: View, lookup: Lookup) -> list[Record]:
     selector = from_label_selector(lookup.selector)
     found = [record for record in view.all(lookup.namespace) if selector.matches(record.labels)]
     return sorted(found, key=lambda record: (record.namespace, record.name))
+
+
+def _failed(node: Node, failures: list[BaseException]) -> NodeState:
+    """What to say of a node some of whose objects could not be applied. A bug is none of its failures."""
+    for failure in failures:
+        if not isinstance(failure, SliceworksError):
+            raise failure
+    for failure in failures:
+        if not isinstance(failure, Terminating):
+            return NodeState(Step.FAILED, f'node "{node.id}": {_explained(failure)}')
+    return NodeState(Step.TERMINATING, str(failures[0]))
 
 
 def _order(node: Node) -> int:
