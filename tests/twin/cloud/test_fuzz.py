@@ -120,7 +120,8 @@ def test_nothing_that_is_sent_breaks_the_cloud() -> None:
             assert status in {200, 400, 404, 409, 429, 501}, (method, path, data, found)
             if status == 200:
                 message = discovery.messages("container", "v1", method, f"v1/{path.partition('?')[0]}")[1]
-                assert not discovery.problems("container", "v1", message, found), (method, path, data)
+                problems = discovery.problems("container", "v1", message, found)
+                assert not problems, (method, path, data, problems)
             seen.add(status)
             await clock.sleep(fuzzer.random.choice((0, 0, 1, 60)))
         assert {200, 400, 404, 409, 501} <= seen

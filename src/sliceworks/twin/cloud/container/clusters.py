@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.twin.cloud import schema
 from sliceworks.twin.cloud.container.places import ANY, cluster_path, is_zone, location_of, location_path, region_of, zones_of
+from sliceworks.twin.cloud.container.updates import OLDER, VERSION, Part, meant_version, wanted
 from sliceworks.twin.cloud.container.yard import places
 from sliceworks.twin.cloud.errors import already_exists, invalid
 from sliceworks.twin.cloud.state import Document
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.cloud.routes import Call
 
 Obj = dict[str, Any]
-VERSION = "1.35.4-gke.1080000"
-OLDER = ("1.34.6-gke.1310000", "1.33.9-gke.1160000")
 _NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,38}[a-z0-9])?")
 _LINK = "https://container.googleapis.com/v1/"
 _OUTPUTS = (
@@ -38,36 +38,6 @@ _OUTPUTS = (
     "etag",
 )
 _ADDRESS = "203.0.113.10"
-
-
-class Part(NamedTuple):
-    """One part of a cluster that a call of its own sets: its field, the field of the body, and what it is when that has none."""
-
-    method: str
-    field: str
-    key: str
-    request: str
-    kind: str = "UPDATE_CLUSTER"
-    empty: Any = ""
-
-
-PARTS = (
-    Part("setAddons", "addonsConfig", "addonsConfig", "SetAddonsConfigRequest", empty={}),
-    Part("setLegacyAbac", "legacyAbac", "enabled", "SetLegacyAbacRequest", empty=False),
-    Part("setLocations", "locations", "locations", "SetLocationsRequest", empty=()),
-    Part("setLogging", "loggingService", "loggingService", "SetLoggingServiceRequest"),
-    Part(
-        "setMaintenancePolicy",
-        "maintenancePolicy",
-        "maintenancePolicy",
-        "SetMaintenancePolicyRequest",
-        "SET_MAINTENANCE_POLICY",
-        {},
-    ),
-    Part("setMonitoring", "monitoringService", "monitoringService", "SetMonitoringServiceRequest"),
-    Part("setNetworkPolicy", "networkPolicy", "networkPolicy", "SetNetworkPolicyRequest", "SET_NETWORK_POLICY", {}),
-    Part("setResourceLabels", "resourceLabels", "resourceLabels", "SetLabelsRequest", "SET_LABELS", {}),
-)
 
 
 class Clusters:
@@ -149,7 +119,7 @@ class Clusters:
         project = parent.split("/")[1]
         body = {key: value for key, value in asked.items() if key not in _OUTPUTS}
         network, subnetwork = _short(asked.get("network") or "default"), _short(asked.get("subnetwork") or "default")
-        version = _version(asked.get("initialClusterVersion") or "")
+        version = meant_version(asked.get("initialClusterVersion") or "")
         zones = _checked_zones(asked.get("locations") or zones_of(location), location)
         body |= {
             "name": name,
@@ -213,8 +183,9 @@ class Clusters:
                 else [each.name for each in self._yard.pools.all(path)]
             )
             for name in names:
-                pools.setdefault(self._yard.pool(path, name).name, {})["version"] = _version(version)
-        return self._change(path, "UPDATE_CLUSTER", _wanted(cluster.body, asked), pools)
+                pools.setdefault(self._yard.pool(path, name).name, {})["version"] = meant_version(version)
+        messages = schema.load(call.service, call.version).messages
+        return self._change(path, "UPDATE_CLUSTER", wanted(cluster.body, asked, messages), pools)
 
     def set_part(self, part: Part) -> Callable[[Call], Obj]:
         """What answers a call that sets one part of a cluster."""
@@ -279,43 +250,3 @@ def _checked_zones(zones: Iterable[str], location: str) -> list[str]:
 
 def _short(name: str) -> str:
     return name.rpartition("/")[2]
-
-
-def _version(asked: str) -> str:
-    """The version that is meant: `latest`, `-`, a part of one, or one in full."""
-    if asked in ("", "latest", "-"):
-        return VERSION
-    return next((known for known in (VERSION, *OLDER) if known.startswith(asked)), asked)
-
-
-def _wanted(cluster: Obj, update: Obj) -> Obj:
-    """The fields of a cluster that an update sets."""
-    change: Obj = {}
-    for key, value in update.items():
-        if not key.startswith("desired") or key == "desiredNodePoolId":
-            continue
-        field = key[len("desired")].lower() + key[len("desired") + 1 :]
-        if field == "masterVersion":
-            change["currentMasterVersion"] = _version(value)
-        elif field in _IN_NETWORK:
-            change["networkConfig"] = {**cluster["networkConfig"], **change.get("networkConfig", {}), _IN_NETWORK[field]: value}
-        else:
-            change[_RENAMED.get(field, field)] = value
-    return change
-
-
-_RENAMED = {"clusterAutoscaling": "autoscaling", "l4ilbSubsettingConfig": "enableL4ilbSubsetting"}
-_IN_NETWORK = {
-    "datapathProvider": "datapathProvider",
-    "dnsConfig": "dnsConfig",
-    "gatewayApiConfig": "gatewayApiConfig",
-    "defaultSnatStatus": "defaultSnatStatus",
-    "enableMultiNetworking": "enableMultiNetworking",
-    "serviceExternalIpsConfig": "serviceExternalIpsConfig",
-    "enableFqdnNetworkPolicy": "enableFqdnNetworkPolicy",
-    "enableCiliumClusterwideNetworkPolicy": "enableCiliumClusterwideNetworkPolicy",
-    "networkPerformanceConfig": "networkPerformanceConfig",
-    "privateIpv6GoogleAccess": "privateIpv6GoogleAccess",
-    "defaultEnablePrivateNodes": "defaultEnablePrivateNodes",
-    "inTransitEncryptionConfig": "inTransitEncryptionConfig",
-}

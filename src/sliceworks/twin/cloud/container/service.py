@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.cloud import schema
-from sliceworks.twin.cloud.container.clusters import PARTS, Clusters
+from sliceworks.twin.cloud.container.clusters import Clusters
 from sliceworks.twin.cloud.container.fleet import Fleet
 from sliceworks.twin.cloud.container.jobs import Jobs
 from sliceworks.twin.cloud.container.pools import Pools
@@ -13,6 +13,7 @@ from sliceworks.twin.cloud.container.settings import Settings
 from sliceworks.twin.cloud.container.steps import Steps
 from sliceworks.twin.cloud.container.stock import Stock
 from sliceworks.twin.cloud.container.tending import Tending
+from sliceworks.twin.cloud.container.updates import PARTS
 from sliceworks.twin.cloud.container.yard import Yard
 from sliceworks.twin.cloud.routes import Call, Route, Routes
 from sliceworks.twin.cloud.state import Table
