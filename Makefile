@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 PYTEST_ARGS ?=
 
-.PHONY: help setup rehearse test test-real test-workloads check fix bench docs docs-serve lock clean
+.PHONY: help setup rehearse test test-real check fix bench docs docs-serve lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -35,14 +35,15 @@ endif
 rehearse: $(READY) ## Run the example platform on the twin, from start to finish
 	@$(BIN)/sliceworks rehearse examples/platform
 
+# Files go to workers one by one, the long ones first.
+SPREAD := --dist loadfile --no-loadscope-reorder
+
 test: $(READY) ## Run all tests that need nothing but Python
-	@$(BIN)/pytest -q -n auto --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/pytest -q -n auto $(SPREAD) $(PYTEST_ARGS)
 
-test-real: $(READY) ## Run the contract of the API on a real control plane too (needs Go; builds are cached)
-	@SLICEWORKS_REAL=1 $(BIN)/pytest -q -m real -n auto --dist loadfile --ignore tests/contract/workloads $(PYTEST_ARGS)
-
-test-workloads: $(READY) ## Run the contract of workloads on real controllers, scheduler, JobSet and Kueue (long)
-	@SLICEWORKS_REAL=1 $(BIN)/pytest -q -m real tests/contract/workloads $(PYTEST_ARGS)
+# The real programs mostly wait for each other: twice as many at a time as there are cores keep those busy.
+test-real: $(READY) ## Run the contract on real programs too: control plane, scheduler, JobSet, Kueue, kro (needs Go; builds are cached)
+	@SLICEWORKS_REAL=1 $(BIN)/pytest -q -m real -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) $(SPREAD) $(PYTEST_ARGS)
 
 check: $(READY) ## Lint, formatting, types, layers
 	@$(BIN)/ruff check

@@ -14,6 +14,12 @@ hypothesis.settings.register_profile("sliceworks", deadline=None)
 hypothesis.settings.load_profile("sliceworks")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with long tests come first."""
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """A run that asked for the real programs skips nothing: a skip there is a failure."""

@@ -232,6 +232,7 @@ def test_failure_policy_fails_the_job(lab: Lab) -> None:
     done(lab, "policy FailJob", condition="Failed", last="PodFailurePolicy")
 
 
+@pytest.mark.long
 def test_failure_policy_ignores(lab: Lab) -> None:
     job(lab, podFailurePolicy=POLICY, backoffLimit=0)
     (pod,) = lab.pods(1)

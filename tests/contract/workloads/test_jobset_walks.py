@@ -6,6 +6,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.support import goldens
 from tests.support.clusters import real_wanted
 from tests.support.jobsets import GROUP, Played, replicated
@@ -102,6 +103,8 @@ class Walk:
         return "; ".join(filter(None, parts))
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_the_same_walks_lead_to_the_same_places(api: Api, ns: str, real: bool, jobset: Gates) -> None:
     jobset.set()
     walks = [Walk(api, _namespace(api, f"{ns}-{seed}"), seed) for seed in range(_WALKS)]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SEEDS = int(os.environ.get("SLICEWORKS_KUEUE_SEEDS") or (100 if real_wanted() else 30))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_random_worlds(cluster: Cluster, kueue: None) -> None:
     real = cluster.name == "real"
