@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sliceworks.base.errors import SliceworksError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from sliceworks.kube import Client
     from sliceworks.rehearsal.homes import State
+
+T = TypeVar("T")
 
 
 def open_cluster(kubeconfig: str | None, context: str | None, twin: bool, namespace: str = "") -> Client:
@@ -32,3 +37,15 @@ def running_twin() -> State:
     if state.state != "running":
         raise SliceworksError(f"the twin {name!r} does not run", hint=f"sliceworks twin start --name {name}")
     return state
+
+
+def run(main: Coroutine[Any, Any, T], *, twin: bool) -> T:
+    """Run a command's work; beside a twin whose time runs faster, by the twin's clock."""
+    from sliceworks.base import clock
+
+    state = running_twin() if twin else None
+    if state is None or state.settings.speed == 1.0:
+        return clock.run(main)
+    from sliceworks.rehearsal import injection
+
+    return clock.run(main, speed=state.settings.speed, start=injection.now(Path(state.kubeconfig)))

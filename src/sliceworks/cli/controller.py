@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base.errors import UsageError
-from sliceworks.cli import options
-from sliceworks.cli.connections import open_cluster
+from sliceworks.cli import connections, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,10 +81,8 @@ def run(*, which: tuple[str, ...], **given: Any) -> None:
     """
     import logging
 
-    from sliceworks.base import clock
-
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    clock.run(_run(which or NAMES, given))
+    connections.run(_run(which or NAMES, given), twin=given["twin"])
 
 
 async def _run(which: tuple[str, ...], given: dict[str, Any]) -> None:
@@ -93,7 +90,7 @@ async def _run(which: tuple[str, ...], given: dict[str, Any]) -> None:
     from sliceworks.controllers.metrics import Registry
 
     registry = Registry()
-    async with open_cluster(given["kubeconfig"], given["context"], given["twin"]) as client:
+    async with connections.open_cluster(given["kubeconfig"], given["context"], given["twin"]) as client:
         if given["client_qps"]:
             from sliceworks.controllers.limits import Limited
 

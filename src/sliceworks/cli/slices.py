@@ -122,14 +122,14 @@ def drain(*, name: str | None, everything: bool, undo: bool, namespace: str, yes
 
 
 def _run(look: Callable[[Sources], Any], namespace: str, where: dict[str, Any]) -> None:
-    from sliceworks.base import clock
+    from sliceworks.cli.connections import run
     from sliceworks.cli.slice_sources import open_sources
 
     async def main() -> None:
         async with open_sources(namespace, **where) as sources:
             await look(sources)
 
-    clock.run(main())
+    run(main(), twin=where["twin"])
 
 
 def _wanted(found: list[SliceView], namespace: str | None) -> list[SliceView]:

@@ -5,6 +5,7 @@ Waiting is asked of the twin itself: a scenario keeps its times whatever the spe
 
 from __future__ import annotations
 
+from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,16 @@ def advance(kubeconfig: Path, seconds: float) -> str:
             return await _ask(client, "advance", seconds, _LONGEST_JUMP)
 
     return clock.run(main())
+
+
+def now(kubeconfig: Path) -> datetime:
+    """What a twin's clock shows."""
+
+    async def main() -> str:
+        async with open_client(kubeconfig) as client:
+            return await _ask(client, "sleep", 0.0, _LONGEST_WAIT)
+
+    return datetime.fromisoformat(clock.run(main()))
 
 
 def inject(kubeconfig: Path, scenario: Scenario, folder: Path, told: Callable[[Happening], None]) -> None:
