@@ -21,6 +21,21 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 GRAPHS = "/apis/kro.run/v1alpha1/resourcegraphdefinitions"
 REVISIONS = "/apis/internal.kro.run/v1alpha1/graphrevisions"
+BOXES = "/apis/kro.run/v1alpha1/namespaces/default/boxes"
+BOX = """
+apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata: {name: box}
+spec:
+  schema:
+    apiVersion: v1alpha1
+    kind: Box
+    spec: {value: string | default=first}
+  resources:
+  - id: child
+    template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${schema.metadata.name}"}, data: {value: "${schema.spec.value}"}}
+"""
+A_BOX = "{apiVersion: kro.run/v1alpha1, kind: Box, metadata: {name: a}}"
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 

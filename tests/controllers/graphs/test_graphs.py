@@ -5,28 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.embedded import Embedded, on_twin
-from tests.support.graphs import GRAPHS, REVISIONS, Stage, controller_on, on_stage
+from tests.support.graphs import A_BOX, BOX, BOXES, GRAPHS, REVISIONS, Stage, controller_on, on_stage
 
 from sliceworks.controllers.graphs import Options
 
 Object = dict[str, Any]
 CORE = "/api/v1/namespaces/default"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-BOXES = "/apis/kro.run/v1alpha1/namespaces/default/boxes"
-BOX = """
-apiVersion: kro.run/v1alpha1
-kind: ResourceGraphDefinition
-metadata: {name: box}
-spec:
-  schema:
-    apiVersion: v1alpha1
-    kind: Box
-    spec: {value: string | default=first}
-  resources:
-  - id: child
-    template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${schema.metadata.name}"}, data: {value: "${schema.spec.value}"}}
-"""
-A_BOX = "{apiVersion: kro.run/v1alpha1, kind: Box, metadata: {name: a}}"
 BROKEN = BOX.replace("${schema.spec.value}", "${nobody.spec.value}")
 
 

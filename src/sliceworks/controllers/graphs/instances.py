@@ -29,6 +29,8 @@ from sliceworks.graph.evaluate import Evaluation
 from sliceworks.kube.controller import Done, Pending
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sliceworks.controllers.graphs.conditions import Conditions
     from sliceworks.controllers.graphs.options import Options
     from sliceworks.controllers.graphs.records import Record
@@ -45,12 +47,18 @@ class NotDone(SliceworksError):
     """Something went wrong that may go better next time; the status tells it."""
 
 
+def _never(_: Record) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class _Known:
     """What is remembered of an instance between looks, to do nothing again. All of it can be lost."""
 
     memories: Memories = field(default_factory=dict)
     seen: tuple[object, ...] = ()
+    current: Callable[[Record], bool] = _never
+    """Whether an instance and all that the last pass saw of its objects are still the same."""
 
 
 class Instances:
@@ -80,7 +88,8 @@ class Instances:
             return await self._delete(key, instance)
         outcome = await self._bring_about(key, known, instance)
         fresh = self._view.get(key.name, key.namespace)
-        if fresh is not None and not isinstance(outcome, Pending):
+        # What came in while we worked has not been seen by anyone: then there is more to do, and the key waits already.
+        if fresh is not None and not isinstance(outcome, Pending) and known.current(fresh):
             known.seen = self._fingerprint(key, fresh)
         return outcome
 
@@ -98,7 +107,7 @@ class Instances:
             await self._tell(instance, conditions, states.ERROR, _projected(instance))
             return Done()
         claim = Claim(self._world.client, self._view, served, graph, instance)
-        evaluation = Evaluation(graph, instance)
+        evaluation = Evaluation(graph, instance, largest=self._options.largest_collection)
         completed = Completed(instance)
         # 4. Claim it before anything is made for it.
         try:
@@ -108,7 +117,7 @@ class Instances:
             await self._tell(instance, conditions, states.ERROR, _projected(instance))
             raise NotDone(str(error)) from error
         if instance is not evaluation.instance:  # expressions may read the labels it has now
-            evaluation = Evaluation(graph, instance)
+            evaluation = Evaluation(graph, instance, largest=self._options.largest_collection)
         status.managed(conditions)
         status.resolved(conditions)
         # 5. Leave a suspended one alone.
@@ -129,6 +138,7 @@ class Instances:
             declare=claim.declare,
             most_at_once=self._options.most_applies_at_once,
         )
+        known.current = lambda fresh: walk.is_current and _same_wishes(fresh.object, claim.instance)
         await walk.run(graph.nodes)
         self._world.lookups.set(self._owner(key), walk.lookups)
         # 7. Take away what is no longer wanted.
@@ -209,6 +219,12 @@ class Instances:
             if node in self.served.views:
                 found += looked_up(self.served.views[node], lookup)
         return found
+
+
+def _same_wishes(one: Object, other: Object) -> bool:
+    """Whether two states of an instance ask for the same."""
+    asked = ("uid", "generation", "labels", "annotations", "deletionTimestamp")
+    return all(one["metadata"].get(name) == other["metadata"].get(name) for name in asked)
 
 
 def _identity(served: Served, key: Key) -> Object:

@@ -50,6 +50,7 @@ class Pass:
         self.kept: set[str] = set()
         self.inventory = Inventory()
         self.lookups: dict[str, tuple[Resource, Lookup]] = {}
+        self.used: list[tuple[View, Record]] = []
         self._namespace: str = instance["metadata"].get("namespace", "")
         self._labels = labels.child_labels(instance, applier.set_id)
         self._evaluation, self._views, self._applier = evaluation, views, applier
@@ -64,6 +65,14 @@ class Pass:
                 continue
             await self._declare(self._noted(wanted))
             await asyncio.gather(*(self._make(node, objects) for node, objects in wanted))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether everything is still as this pass saw it. Others may have been quicker than the pass."""
+        return all(
+            (now := view.get(record.name, record.namespace)) is not None and now.version == record.version
+            for view, record in self.used
+        )
 
     def _resolve(self, node: Node) -> list[Object] | None:
         """The objects of a node as they are to be applied; none where there is nothing to apply now."""
@@ -114,6 +123,7 @@ class Pass:
         async with self._turns:
             record = await self._applier.put(view, node, wanted)
         self.kept.add(record.uid)
+        self.used.append((view, record))
         found = record.object
         if keep and finished(found):
             self._completed.note(wanted, found)
@@ -122,7 +132,9 @@ class Pass:
     def _look_up(self, node: Node, lookup: Lookup) -> None:
         view = self._views[node.id]
         self.lookups[node.id] = (view.resource, lookup)
-        found = [record.object for record in looked_up(view, lookup)]
+        looked = looked_up(view, lookup)
+        self.used += [(view, record) for record in looked]
+        found = [record.object for record in looked]
         if lookup.selector is None and not found:
             self.states.nodes[node.id] = NodeState(Step.NOT_READY, f'waiting for external reference "{node.id}": not found')
             return
