@@ -11,7 +11,7 @@ from sliceworks.cel.libraries.standard import REVERSE
 from sliceworks.cel.wording import engine_issues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sliceworks.cel.types import Declarations
 
@@ -22,6 +22,7 @@ _MESSAGE = re.compile(r"sliceworks\.types\.\w+")
 _OPERATORS = {"_?_:_": "? :", "_[_]": "[ ]", "!_": "!", "-_": "-", "_in_": "in", "@in": "in"}
 _SHORT = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration", "null_type": "null"}
 _CLOSE_ENOUGH = 0.6
+_MOST_SHOWN = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ def _complaint(what: str, rest: str, known: Known) -> Complaint:
     field = _FIELD.search(what)
     if field:
         owner = declarations.messages.get(field[2])
-        return Complaint(f"unknown field {field[1]}", closest(field[1], owner.fields) if owner else "", field[1], field[2])
+        names = [name for name in owner.fields if not name.startswith("__")] if owner else []
+        return Complaint(f"unknown field {field[1]}", closest(field[1], names) or _choice(names), field[1], field[2])
     name = _NAME.search(what)
     if name:
         return _unknown_name(name[1], rest, known)
@@ -80,8 +82,8 @@ def _unknown_name(name: str, rest: str, known: Known) -> Complaint:
     return Complaint(f"unknown name {first}", closest(first, known.variables) or _choice(known.variables))
 
 
-def _choice(names: Iterable[str]) -> str:
-    return f"known here: {', '.join(sorted(names))}"
+def _choice(names: Sequence[str]) -> str:
+    return f"known here: {', '.join(sorted(names))}" if 0 < len(names) <= _MOST_SHOWN else ""
 
 
 def _wrong_types(function: str, types: str) -> str:

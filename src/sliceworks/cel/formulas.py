@@ -81,16 +81,17 @@ class Formula:
 
     def _failure(self, message: str, scope: Mapping[str, Any]) -> EvaluationError:
         """What went wrong: something missing, or the expression itself."""
-        key = missing_key(message)
-        reason = run_failure(message)
+        unknown = tuple(read for read in self.reads if read.root not in scope)
+        if unknown:
+            return MissingValue(f"{' and '.join(map(str, unknown))} is not there", unknown)
+        key, reason = missing_key(message), run_failure(message)
         if key is None and not reason.startswith(NO_OVERLOAD):
             return EvaluationError(reason)
         gone = [(read, at) for read in self.reads if read.needed and (at := read.missing_at(scope)) is not None]
         named = tuple(read for read, at in gone if at < 0 or key is None or str(read.steps[at]) == key)
-        if key is not None or named:
-            shown = " and ".join(str(read) for read in named) or str(key)
-            return MissingValue(f"{shown} is not there", named)
-        return EvaluationError(reason)
+        if key is None and not named:
+            return EvaluationError(reason)
+        return MissingValue(f"{' and '.join(map(str, named)) or key} is not there", named)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

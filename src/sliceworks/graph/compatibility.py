@@ -32,7 +32,7 @@ def misfit(given: CelType, expected: CelType, declarations: Declarations, depth:
         return fits(given, expected, declarations, depth + 1)
     if expected.kind == "map" and given.kind == "message":
         return _object_in_map(given, expected, declarations, depth + 1)
-    return "" if given.kind == expected.kind else f"it gives {shown(given)}, and {shown(expected)} is expected"
+    return "" if given.kind == expected.kind else f"gives {shown(given)}, and {shown(expected)} is expected"
 
 
 def _object_in_object(given: CelType, expected: CelType, declarations: Declarations, depth: int) -> str:
@@ -41,7 +41,7 @@ def _object_in_object(given: CelType, expected: CelType, declarations: Declarati
         return ""
     for name, kind in here.fields.items():
         if name not in there.fields:
-            return f"it gives an object with the field {here.names.get(name, name)}, which is not known here"
+            return f"gives an object with the field {here.names.get(name, name)}, which is not known here"
         problem = misfit(kind, there.fields[name], declarations, depth)
         if problem:
             return f"in its field {here.names.get(name, name)} {problem}"
@@ -53,7 +53,7 @@ def _map_in_object(given: CelType, expected: CelType, declarations: Declarations
     if there is None or not there.fields:
         return ""
     if (given.key or STRING).kind not in ("string", "dyn"):
-        return "it gives a map whose keys are no texts"
+        return "gives a map whose keys are no texts"
     for name, kind in there.fields.items():
         problem = misfit(given.element or DYN, kind, declarations, depth)
         if problem:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sliceworks.graph.resources import Draft
     from sliceworks.graph.templates import Slot
 
+_ANY: tuple[CelType, Schema | None] = (DYN, None)
 _NAME, _NAMESPACE, _SELECTOR = ("metadata", "name"), ("metadata", "namespace"), ("metadata", "selector")
 
 
@@ -80,7 +81,10 @@ def _seen_schema(one: Draft) -> Schema | None:
 
 def _parts(one: Draft, workshop: Workshop, scope: Scope, instance_namespaced: bool) -> _Parts:
     dimensions = _dimensions(one, workshop, scope)
-    within = scope if not dimensions else Scope(workshop.types, {each.name: _iterator(each, scope) for each in dimensions})
+    iterators = dict.fromkeys((name for name, _ in one.block.for_each), _ANY) | {
+        each.name: _iterator(each, scope) for each in dimensions
+    }
+    within = Scope(workshop.types, iterators) if iterators else scope
     fields = tuple(field for slot in one.survey.slots if (field := _field(slot, one, workshop, within)) is not None)
     _check_identity(one, fields, dimensions, workshop, instance_namespaced)
     include = [workshop.condition(text, path, scope, "includeWhen") for text, path in _conditions(one, "includeWhen")]
@@ -94,18 +98,20 @@ def _conditions(one: Draft, name: str) -> list[tuple[str, Path]]:
 
 
 def _dimensions(one: Draft, workshop: Workshop, scope: Scope) -> tuple[Dimension, ...]:
+    names = [name for name, _ in one.block.for_each]
+    # Other iterators are known here only to say that they cannot be used.
+    scope = Scope(workshop.types, dict.fromkeys(names, _ANY)) if len(names) > 1 else scope
     found = []
     for index, (name, text) in enumerate(one.block.for_each):
         path = (*one.block.path, "forEach", index, name)
-        others = {each for each, _ in one.block.for_each} - {name}
         expression = workshop.lone(text, path, scope, "forEach")
         if expression is None:
             continue
         result = expression.program.result
-        if result.kind != "list":
-            workshop.wrong(path, f"forEach needs a list, and {name} is given {shown(result)}", text)
-        elif expression.names & others:
+        if expression.names.intersection(names):
             workshop.wrong(path, "an iterator of forEach cannot refer to another one", text)
+        elif result.kind != "list":
+            workshop.wrong(path, f"forEach needs a list, and {name} is given {shown(result)}", text)
         else:
             found.append(Dimension(name, expression))
     return tuple(found)

@@ -19,8 +19,8 @@ class DefinitionError(InvalidDocument):
         self.issues = tuple(issues)
         first = self.issues[0]
         more = f" (and {len(self.issues) - 1} more)" if len(self.issues) > 1 else ""
-        shown = f" in {first.expression}" if first.expression and first.expression not in first.message else ""
-        super().__init__(first.message + shown + more, place=first.place, hint=first.remedy)
+        shown = f"{first.expression}: " if first.expression and first.expression not in first.message else ""
+        super().__init__(shown + first.message + more, place=first.place, hint=first.remedy)
 
 
 class EvaluationFailed(SliceworksError):

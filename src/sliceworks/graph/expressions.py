@@ -11,6 +11,7 @@ from sliceworks.cel.types import BOOL, DURATION, STRING, TIMESTAMP, CelType
 from sliceworks.graph import texts
 from sliceworks.graph.compatibility import misfit
 from sliceworks.graph.model import EACH, RUNTIME, SCHEMA, Expression, Issue
+from sliceworks.graph.templates import shown_path
 
 if TYPE_CHECKING:
     from sliceworks.cel.complaints import Complaint
@@ -70,7 +71,7 @@ class Workshop:
             return None
         problem = misfit(result, expected, self.types.declarations) or _unwritable(result)
         if problem:
-            self.wrong(path, f"wrong type: {problem}", text, _conversion(result, expected, inner))
+            self.wrong(path, f"{problem}, for {field_name(path)}", text, _conversion(result, expected, inner))
             return None
         return Expression(text, path, formula.names, formula)
 
@@ -112,11 +113,17 @@ class Workshop:
         return _ELSEWHERE.get(complaint.message, complaint.remedy)
 
 
+def field_name(path: Path) -> str:
+    """The field that a path of the document leads to, as its template or status block names it."""
+    start = next((index for index, step in enumerate(path) if step in ("template", "externalRef", "status")), -1)
+    return shown_path(path[start + (path[start] != "status") :])
+
+
 def _unwritable(kind: CelType) -> str:
     """Why no document can hold a value of a type, or nothing where it can."""
     kind = kind.element or kind if kind.kind == "optional" else kind
     opaque = kind.kind == "type" or ("." in kind.kind and kind.kind not in (TIMESTAMP, DURATION))
-    return f"it gives {shown(kind)}, which no field can hold" if opaque else ""
+    return f"gives {shown(kind)}, which no field can hold" if opaque else ""
 
 
 def _conversion(given: CelType, expected: CelType, inner: str | None) -> str:

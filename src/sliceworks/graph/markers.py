@@ -52,8 +52,10 @@ def parse(text: str) -> list[tuple[str, str]]:
                 raise WrongMarker(f"a closing {letter} has no opening one")
         escaped = letter == "\\" and quoted and not escaped
         buffer += letter
+    if not name and not buffer:
+        raise WrongMarker("nothing follows the last space", "end the line with the last marker")
     if not name:
-        last = text.rsplit(maxsplit=1)[-1] if text.strip() else "?"
+        last = text.rsplit(maxsplit=1)[-1]
         remedy = f"write {last}=…" if not found else f'a value with spaces stands in quotes, such as {found[-1][0]}="…"'
         raise WrongMarker(f"the marker {last} has no value", remedy)
     if quoted or depth:

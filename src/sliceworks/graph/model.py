@@ -301,6 +301,5 @@ class Conditions:
 
 
 def _sentence(place: str, message: str, expression: str, remedy: str) -> str:
-    head = f"{place}: {message}" if place else message
-    shown = f" in {expression}" if expression and expression not in message else ""
-    return head + shown + (f"; {remedy}" if remedy else "")
+    parts = [part for part in (place, expression if expression not in message else "", message) if part]
+    return ": ".join(parts) + (f"; {remedy}" if remedy else "")
