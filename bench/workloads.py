@@ -1,54 +1,151 @@
-"""The twin's workloads beside what is published of the real ones.
+"""The twin's workloads: beside what is published of Kueue, beside KWOK on a real control plane, and at size.
 
-    python bench/workloads.py kueue [--scale 1.0] [--unpaced]
+    python bench/workloads.py [kueue] [size] [kwok] [--quick] [--json-only]
 
-The last line on stdout is JSON.
+Without a name all of them run. Progress goes to stderr. The last line on stdout is JSON: `{"kwok": {"ratio": 1.8, "goal": 1}, …}`.
+Where the goal is a limit, the ratio says how many times it would fit in. KWOK's side is built once, with Go, in some minutes.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import orjson
+from bench.measure.results import Measure, as_json, report
+
+from sliceworks.base import clock, progress
+
+GIGABYTE = 1e9
+WHOLE_SECONDS, WHOLE_BYTES, WHOLE_PODS = 300.0, 4 * GIGABYTE, 100_000
+KUEUE_SECONDS, KUEUE_DEVIATION, KUEUE_GROWTH = 30.0, 0.10, 4.0
+POD_GROWTH = 1.5
 
 
-def kueue(arguments: argparse.Namespace) -> dict[str, object]:
-    """Kueue's scheduler benchmark in virtual time, five times as it was published."""
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    scale: float = 1.0
+    larger: float = 50_000 / 15_000
+    small: tuple[int, int] = (1_000, 200)
+    """Nodes and JobSets; a JobSet has fifty pods."""
+    large: tuple[int, int] = (10_000, 2_000)
+    pods: int = 1_000
+    repeats: int = 3
+
+
+QUICK = Sizes(scale=0.2, larger=0.4, small=(20, 4), large=(200, 40), pods=200, repeats=2)
+TINY = Sizes(scale=0.02, larger=0.04, small=(20, 1), large=(20, 2), pods=5, repeats=1)
+
+
+def kueue(sizes: Sizes, *, twin_only: bool) -> list[Measure]:
+    """Kueue's scheduler benchmark in virtual time, in its published size and in a larger one."""
     from bench.measure.kueue import PUBLISHED, Run
 
-    runs = [Run(arguments.scale, paced=not arguments.unpaced, seed=seed).run() for seed in range(arguments.runs)]
-    wall, virtual = (sum(getattr(run, name) for run in runs) / len(runs) for name in ("wall", "virtual"))
-    print(f"{runs[0].workloads} workloads: {wall:.1f} s of wall time, {virtual:.0f} s of virtual time", file=sys.stderr)
-    averages = {name: round(sum(run.averages()[name] for run in runs) / len(runs), 1) for name in runs[0].averages()}
+    run, larger = Run(sizes.scale).run(), Run(sizes.larger).run()
+    for one in (run, larger):
+        progress.say(f"kueue: {one.workloads:,} workloads in {one.wall:.1f} s, {one.virtual:.0f} s of virtual time")
+    averages = run.averages()
     for name, seconds in averages.items():
-        print(f"  {name}: {seconds} s to admission on average (published: {PUBLISHED[name]} s)", file=sys.stderr)
-    ratios = {name: round(seconds / PUBLISHED[name], 2) for name, seconds in averages.items()}
-    return {
-        "wall_s": round(wall, 1),
-        "goal_wall_s": 30,
-        "virtual_s": round(virtual, 1),
-        "average_s": averages,
-        "of_published": ratios,
-    }
+        progress.say(f"kueue: {name} ones waited {seconds:.1f} s on average (published: {PUBLISHED[name]} s)")
+    off = max(abs(seconds / PUBLISHED[name] - 1) for name, seconds in averages.items())
+    # Waiting grows with the size: only the published one can be held against what was published.
+    published = sizes.scale == 1.0
+    return [
+        _limit("kueue", "s, 15,000 workloads", KUEUE_SECONDS, run.wall / sizes.scale),
+        _limit("kueue averages", "off what is published", KUEUE_DEVIATION, off if published else None),
+        _limit("kueue growth", "times the time, 50,000", KUEUE_GROWTH, larger.wall / run.wall * stretch(sizes)),
+    ]
 
 
-def main() -> int:
-    """Run one benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    below = parser.add_subparsers(dest="benchmark", required=True)
-    queued = below.add_parser("kueue", help="15,000 workloads through Kueue's scheduler")
-    queued.add_argument("--scale", type=float, default=1.0, help="multiplies the numbers of workloads")
-    queued.add_argument("--runs", type=int, default=5, help="the averages are those of so many runs")
-    queued.add_argument("--unpaced", action="store_true", help="without the pace of Kueue's client")
-    queued.set_defaults(run=kueue)
+def stretch(sizes: Sizes) -> float:
+    """How much more the larger run would grow if it were as much larger as 50,000 workloads are than 15,000."""
+    return (50_000 / 15_000) / (sizes.larger / sizes.scale)
+
+
+def size(sizes: Sizes, *, twin_only: bool) -> list[Measure]:
+    """Pods from submission to completion in virtual time; a quick run is stretched to the whole number."""
+    from bench.measure.size import run
+
+    found = []
+    for nodes, jobsets in (sizes.small, sizes.large):
+        # Each in a process of its own: the memory of the one is not the other's.
+        with get_context("spawn").Pool(1) as pool:
+            found.append(pool.apply(run, (nodes, jobsets)))
+        one = found[-1]
+        progress.say(
+            f"size: {one.nodes:,} nodes, {one.jobsets:,} JobSets, {one.pods:,} pods in {one.wall:.1f} s, "
+            f"{one.virtual:,.0f} s of virtual time; {one.each * 1000:.2f} ms a pod, {one.peak_bytes / 1e6:,.0f} MB"
+        )
+    small, large = found
+    each = (large.peak_bytes - small.peak_bytes) / max(large.pods - small.pods, 1)
+    memory = large.peak_bytes + each * (WHOLE_PODS - large.pods)
+    return [
+        _limit("size", "s, 100,000 pods", WHOLE_SECONDS, large.each * WHOLE_PODS),
+        _limit("size memory", "MB, 100,000 pods", WHOLE_BYTES / 1e6, memory / 1e6),
+        _limit("size growth", "times the cost of a pod", POD_GROWTH, large.each / small.each),
+    ]
+
+
+def kwok(sizes: Sizes, *, twin_only: bool) -> list[Measure]:
+    """A Job's pods until they run: the twin in real time, and a real control plane whose nodes KWOK plays."""
+    from bench.measure.kwok import compare
+    from bench.measure.servers import Real, Server, Twin
+
+    found = Measure("kwok", f"s, {sizes.pods:,} pods running", 1, less_is_better=True)
+    with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
+        servers: list[Server] = []
+        try:
+            servers.append(Twin(Path(folder) / "twin", workloads=True))
+            if not twin_only:
+                servers.append(Real(Path(folder) / "real", workloads=True))
+            clock.run(compare(servers, sizes.pods, sizes.repeats, found))
+        finally:
+            for server in servers:
+                server.stop()
+    return [found]
+
+
+def _limit(name: str, unit: str, most: float, taken: float | None) -> Measure:
+    """A limit as a measure: it stands in the place of the real one."""
+    return Measure(name, unit, 1, less_is_better=True, real=[most], twin=[] if taken is None else [taken])
+
+
+BENCHMARKS = {"kueue": kueue, "size": size, "kwok": kwok}
+
+
+def main() -> None:
+    """Measure, and print."""
+    arguments = _arguments()
+    progress.set_quiet(arguments.json_only)
+    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
+    found: list[Measure] = []
+    for name in arguments.benchmarks or BENCHMARKS:
+        found += BENCHMARKS[name](sizes, twin_only=arguments.twin_only)
+    if not arguments.json_only:
+        print(report(found))
+    print(as_json(found))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="The twin's workloads: beside Kueue's figures, beside KWOK, and at size.")
+    parser.add_argument("benchmarks", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all unless some are named")
+    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
+    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
+    parser.add_argument("--twin-only", action="store_true", help="leave the real programs out")
+    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
     arguments = parser.parse_args()
-    print(orjson.dumps(arguments.run(arguments)).decode())
-    return 0
+    for name in arguments.benchmarks:
+        if name not in BENCHMARKS:
+            parser.error(f"no such benchmark: {name}; there are {', '.join(BENCHMARKS)}")
+    return arguments
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

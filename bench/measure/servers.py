@@ -13,13 +13,17 @@ import urllib.request
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from tests.real.control_plane import ControlPlane
+from tests.real.build import module_folder
+from tests.real.control_plane import CONTROLLERS, WORKLOADS, ControlPlane
 from tests.real.processes import free_port, resident_bytes
+from tests.real.programs import PROGRAMS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _PATIENCE = 60.0
+_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
+_UNLIMITED = ("--kube-api-qps=10000", "--kube-api-burst=20000")
 
 
 class Server(Protocol):
@@ -39,11 +43,11 @@ class Server(Protocol):
 
 
 class Twin:
-    """`sliceworks twin start --foreground` in a home of its own, durable. No workloads: the other side has no scheduler either."""
+    """`sliceworks twin start --foreground` in a home of its own, durable; with workloads if the other side has them."""
 
     name = "twin"
 
-    def __init__(self, folder: Path, *, profile: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, profile: Path | None = None, workloads: bool = False) -> None:
         folder.mkdir()
         port = free_port()
         runner = ["-m", "cProfile", "-o", str(profile)] if profile else []
@@ -59,7 +63,7 @@ class Twin:
             "bench",
             "--port",
             str(port),
-            "--no-workloads",
+            *(() if workloads else ("--no-workloads",)),
         ]
         env = {**os.environ, "SLICEWORKS_HOME": str(folder)}
         env.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -97,13 +101,14 @@ class Twin:
 
 
 class Real:
-    """etcd without fsync and kube-apiserver; no controller manager, which would only take time from them."""
+    """etcd without fsync and kube-apiserver. Without workloads no controller manager, which would only take time from them; with
+    workloads a whole control plane, and KWOK to play its nodes."""
 
     name = "real"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, workloads: bool = False) -> None:
         folder.mkdir()
-        self._plane = ControlPlane(folder, controllers=())
+        self._plane = _with_workloads(folder) if workloads else ControlPlane(folder, controllers=())
         self.seconds_to_ready = time.monotonic() - self._plane.processes["etcd"].started
         self.kubeconfig = self._plane.kubeconfig
 
@@ -114,6 +119,21 @@ class Real:
     def stop(self) -> None:
         """End both."""
         self._plane.stop()
+
+
+def _with_workloads(folder: Path) -> ControlPlane:
+    """Controllers, scheduler and KWOK, none of them held back by the rate of requests that they allow themselves."""
+    plane = ControlPlane(folder, controllers=(*CONTROLLERS, *WORKLOADS), flags=_UNLIMITED)
+    try:
+        plane.start_scheduler(*_UNLIMITED)
+        stages = module_folder(PROGRAMS["kwok"], "sigs.k8s.io/kwok") / "kustomize" / "stage"
+        files = [f"--config={file}" for folder in _STAGES for file in sorted((stages / folder).glob("[np]o*.yaml"))]
+        nodes = ("--manage-all-nodes=true", "--cidr=10.0.0.0/16", "--node-ip=127.0.0.1", "--node-lease-duration-seconds=40")
+        plane.run("kwok", f"--kubeconfig={plane.kubeconfig}", *files, *nodes)
+    except BaseException:
+        plane.stop()
+        raise
+    return plane
 
 
 def _ready(url: str, tls: ssl.SSLContext) -> bool:

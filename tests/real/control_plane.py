@@ -53,7 +53,8 @@ WORKLOADS = (
 class ControlPlane:
     """Started by its constructor; `url`, `token`, `authority` and `kubeconfig` reach it as a cluster administrator."""
 
-    def __init__(self, folder: Path, *, controllers: Sequence[str] = CONTROLLERS) -> None:
+    def __init__(self, folder: Path, *, controllers: Sequence[str] = CONTROLLERS, flags: Sequence[str] = ()) -> None:
+        """`flags` are further ones of the controller manager."""
         self.folder = folder
         self.certificates = certificates.make(folder / "certificates")
         self.authority = self.certificates.authority
@@ -67,7 +68,7 @@ class ControlPlane:
             self._start_etcd()
             self._start_apiserver()
             if controllers:
-                self._start_controllers(controllers)
+                self._start_controllers(controllers, flags)
         except BaseException:
             self.stop()
             raise
@@ -143,7 +144,7 @@ class ControlPlane:
         )
         apiserver.wait_until(lambda: _answers(f"{self.url}/readyz", self._tls))
 
-    def _start_controllers(self, controllers: Sequence[str]) -> None:
+    def _start_controllers(self, controllers: Sequence[str], flags: Sequence[str]) -> None:
         port = free_port()
         manager = self.run(
             "kube-controller-manager",
@@ -158,11 +159,12 @@ class ControlPlane:
             f"--secure-port={port}",
             f"--tls-cert-file={self.certificates.serving}",
             f"--tls-private-key-file={self.certificates.serving_key}",
+            *flags,
         )
         manager.wait_until(lambda: _answers(f"https://127.0.0.1:{port}/healthz", self._tls))
 
-    def start_scheduler(self) -> None:
-        """Start kube-scheduler with the profile it has when nobody says otherwise."""
+    def start_scheduler(self, *flags: str) -> None:
+        """Start kube-scheduler with the profile it has when nobody says otherwise, and further flags."""
         port = free_port()
         scheduler = self.run(
             "kube-scheduler",
@@ -174,6 +176,7 @@ class ControlPlane:
             f"--secure-port={port}",
             f"--tls-cert-file={self.certificates.serving}",
             f"--tls-private-key-file={self.certificates.serving_key}",
+            *flags,
         )
         scheduler.wait_until(lambda: _answers(f"https://127.0.0.1:{port}/healthz", self._tls))
 

@@ -41,6 +41,7 @@ PROGRAMS: dict[str, Program] = {
         Program("jobset", "jobset", "sigs.k8s.io/jobset"),
         Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
         Program("kro", "kro", "github.com/kubernetes-sigs/kro/cmd/controller"),
+        Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     )
 }
 
