@@ -16,7 +16,7 @@ GPU = {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
 def pod(selector: dict[str, str], *requests: dict[str, Any], **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Metadata and spec of a pod."""
     containers = [{"resources": {"requests": each}} for each in requests]
-    metadata = {name: more.pop(name) for name in ("labels", "annotations") if name in more}
+    metadata: dict[str, Any] = {name: more.pop(name) for name in ("labels", "annotations") if name in more}
     return metadata, {"nodeSelector": selector, "containers": containers, **more}
 
 
@@ -24,4 +24,4 @@ def read(selector: dict[str, str], *requests: dict[str, Any], pods: int = 1, **m
     metadata, spec = pod(selector, *requests, **more)
     kind = asks.wanted(metadata, spec)
     assert kind is not None
-    return asks.of_job(asks.read(kind, metadata, spec, copied=("team",), networks="vpc:subnet"), pods)
+    return asks.of_job(asks.read(kind, metadata, spec, ("team",)), pods)

@@ -15,6 +15,7 @@ from sliceworks.cloud.container import Container
 from sliceworks.cloud.credentials import Token
 from sliceworks.cloud.inprocess import InProcess
 from sliceworks.cloud.session import Session
+from sliceworks.controllers.metrics import Registry
 from sliceworks.controllers.slices.controller import SlicesController
 from sliceworks.controllers.slices.settings import Settings
 from sliceworks.controllers.slices.watching import JOBSET
@@ -37,6 +38,7 @@ class Rig:
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self.cluster, self.settings, self.name = cluster, settings, CLUSTER
         self.calls: Counter[str] = Counter()
+        self.registry = Registry()
         self.client = Client(cluster.transport(), namespace="default")
         self.service: Any = cluster.cloud.services["container"]
         self.container = self.open_container()
@@ -60,7 +62,7 @@ class Rig:
         """Run the controller, anew. There is never more than one: copies of a real one have a Lease."""
         assert self._task is None, "the controller runs already"
         client = Client(self.cluster.transport(), namespace="default")
-        self.controller = SlicesController(client, self.open_container(), settings or self.settings)
+        self.controller = SlicesController(client, self.open_container(), settings or self.settings, self.registry)
         self._task = asyncio.create_task(self.controller.run())
 
     @property

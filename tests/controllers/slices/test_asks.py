@@ -150,8 +150,7 @@ def test_labels_for_nodes() -> None:
     assert dict(ask.labels) == {"abc": "xyz", "cloud.google.com/gke-location-hint": "cell", "team": "a", "copied": "b"}
 
 
-def test_networks_and_accounts_of_a_pod_come_before_those_of_the_settings() -> None:
-    assert read(TPU, {"google.com/tpu": 4}).networks == (("vpc", "subnet"),)
+def test_networks_and_accounts_of_a_pod() -> None:
     annotations = {keys.NODE_NETWORKS: " a:b , c:d", keys.NODE_SERVICE_ACCOUNT: "me@p"}
     ask = read(TPU, {"google.com/tpu": 4}, annotations=annotations)
     assert ask.networks == (("a", "b"), ("c", "d"))

@@ -53,7 +53,6 @@ def test_a_slice_of_several_hosts() -> None:
         "upgradeSettings": {"maxSurge": 1},
         "maxPodsConstraint": {"maxPodsPerNode": "15"},
         "placementPolicy": {"type": "COMPACT", "tpuTopology": "2x2x4"},
-        "networkConfig": {"additionalNodeNetworkConfigs": [{"network": "vpc", "subnetwork": "subnet"}]},
     }
     assert labels == {
         "google.com/nodepool-manager": "tpu-provisioner",
@@ -76,6 +75,14 @@ def test_everything_that_can_be_set() -> None:
     assert config["shieldedInstanceConfig"]["enableSecureBoot"] is False
     own = {words.NODE_SERVICE_ACCOUNT: "own@p"}
     assert body(read(TPU, {"google.com/tpu": 4}, annotations=own), FULL)["config"]["serviceAccount"] == "own@p"
+
+
+def test_networks_of_the_pod_come_before_those_of_the_settings() -> None:
+    settings = Settings(node_additional_networks="vpc:subnet")
+    plain = body(read(TPU, {"google.com/tpu": 4}), settings)
+    assert plain["networkConfig"] == {"additionalNodeNetworkConfigs": [{"network": "vpc", "subnetwork": "subnet"}]}
+    own = body(read(TPU, {"google.com/tpu": 4}, annotations={words.NODE_NETWORKS: "a:b"}), settings)
+    assert own["networkConfig"] == {"additionalNodeNetworkConfigs": [{"network": "a", "subnetwork": "b"}]}
 
 
 def test_one_host_has_no_placement() -> None:

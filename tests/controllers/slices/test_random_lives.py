@@ -10,7 +10,7 @@ from tests.support.slice_worlds import live
 
 from sliceworks.base import clock
 
-_SEEDS = int(os.environ.get("SLICEWORKS_SEEDS", "24"))
+_SEEDS = int(os.environ.get("SLICEWORKS_SEEDS", "8"))
 
 
 @pytest.mark.parametrize("seed", range(_SEEDS))

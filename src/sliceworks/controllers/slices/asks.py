@@ -71,11 +71,9 @@ def read(
     kind: Kind,
     metadata: Mapping[str, Any],
     spec: Mapping[str, Any],
-    *,
     copied: tuple[str, ...] = (),
-    networks: str = "",
 ) -> Ask:
-    """The Ask of a pod or template. `copied` are labels to copy to nodes, `networks` what is attached unless the pod says so."""
+    """The Ask of a pod or template. `copied` are labels to copy to nodes."""
     selector: dict[str, str] = spec.get("nodeSelector") or {}
     annotations: dict[str, str] = metadata.get("annotations") or {}
     if kind == "tpu" and not selector.get(gke.TPU_ACCELERATOR):
@@ -95,7 +93,7 @@ def read(
         spot=selector.get(words.SPOT) == "true",
         tolerates_spot=_tolerates_spot(spec),
         service_account=annotations.get(words.NODE_SERVICE_ACCOUNT, ""),
-        networks=_networks(annotations.get(words.NODE_NETWORKS) or networks),
+        networks=networks(annotations.get(words.NODE_NETWORKS, "")),
         zones=_zones(selector, annotations),
         capacity=_capacity(annotations),
     )
@@ -171,7 +169,8 @@ def _tolerates_spot(spec: Mapping[str, Any]) -> bool:
     return False
 
 
-def _networks(text: str) -> tuple[tuple[str, str], ...]:
+def networks(text: str) -> tuple[tuple[str, str], ...]:
+    """Additional networks with their subnetworks, as people write them: `vpc1:subnet1, vpc2:subnet2`."""
     found = []
     for part in (piece.strip() for piece in text.split(",")):
         if part:

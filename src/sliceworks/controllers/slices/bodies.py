@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.cloud.operations import condition_fault
 from sliceworks.controllers.slices import words
+from sliceworks.controllers.slices.asks import networks
 from sliceworks.controllers.slices.shapes import shape_of
 from sliceworks.controllers.slices.views import Pool, Ref
 
@@ -73,8 +74,9 @@ def pool_body(name: str, labels: Mapping[str, str], ask: Ask, candidate: Candida
     if shape.placement is not None:
         policy = settings.workload_policy.replace("{topology}", shape.placement.topology)
         body["placementPolicy"] = shape.placement.policy(policy)
-    if ask.networks:
-        configs = [{"network": network, "subnetwork": subnetwork} for network, subnetwork in ask.networks]
+    attached = ask.networks or networks(settings.node_additional_networks)
+    if attached:
+        configs = [{"network": network, "subnetwork": subnetwork} for network, subnetwork in attached]
         body["networkConfig"] = {"additionalNodeNetworkConfigs": configs}
     return body
 

@@ -59,7 +59,7 @@ class Cloud:
         self._faults: dict[str, Fault] = {}
         self._later: dict[str, tuple[int, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._wanted = asyncio.Event()
+        self._news = asyncio.Event()  # there is something new under way: a LIST may be due earlier
         self._waiting = False
         self._troubles = 0
 
@@ -88,16 +88,18 @@ class Cloud:
         self._waiting = False
 
     async def follow(self) -> None:
-        """Keep the picture of all pools true, until cancelled."""
+        """Keep the picture of all pools true, until cancelled: a LIST when it is due, however many requests made it so."""
         while True:
-            self._wanted.clear()
             await self.refresh()
             self._changed()
-            try:
-                async with asyncio.timeout(self._rest()):
-                    await self._wanted.wait()
-            except TimeoutError:
-                continue
+            listed = clock.loop_time()
+            while (rest := listed + self._rest() - clock.loop_time()) > 0:
+                self._news.clear()
+                try:
+                    async with asyncio.timeout(rest):
+                        await self._news.wait()
+                except TimeoutError:
+                    break
 
     async def refresh(self) -> None:
         """One LIST of all pools, and what it says about the requests under way."""
@@ -134,7 +136,8 @@ class Cloud:
     def _rest(self) -> float:
         if self.trouble is not None:
             return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._troubles - 1, 10))
-        return poll_after(list(self._flights.values()), clock.loop_time(), waiting=self._waiting)
+        flights = list(self._flights.values())
+        return poll_after(flights, clock.loop_time(), waiting=self._waiting or any(each.unsure for each in flights))
 
     def _lost(self, error: SliceworksError) -> None:
         found = problem(error)
@@ -157,8 +160,7 @@ class Cloud:
             self._metrics.operations.add(flight.kind, "accepted")
             self._started(flight)
         finally:
-            # What was asked for changes the picture, and what was refused may have: look again soon.
-            self._wanted.set()
+            self._news.set()
             self._changed()
 
     async def _ask(self, action: Create | Delete) -> Operation:

@@ -132,7 +132,7 @@ def planned_ask(
 
 def _ask(kind: asks.Kind, metadata: Mapping[str, Any], spec: Mapping[str, Any], settings: Settings) -> Ask | Problem:
     try:
-        return asks.read(kind, metadata, spec, copied=settings.pod_to_node_labels, networks=settings.node_additional_networks)
+        return asks.read(kind, metadata, spec, settings.pod_to_node_labels)
     except SliceworksError as error:
         return problem(error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha1
 from typing import TYPE_CHECKING, Literal
 
 from sliceworks.base.errors import SliceworksError
@@ -12,7 +13,7 @@ from sliceworks.controllers.slices.bodies import pool_body, pool_labels, pool_na
 from sliceworks.controllers.slices.capacity import candidates
 from sliceworks.controllers.slices.reading import problem
 from sliceworks.controllers.slices.shapes import shape_of
-from sliceworks.controllers.slices.views import Attempt, Problem
+from sliceworks.controllers.slices.views import Attempt, Problem, Ref
 from sliceworks.controllers.slices.world import Create, Decision, Delete, Remember, Tell
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.capacity import Candidate
     from sliceworks.controllers.slices.demands import Demand
     from sliceworks.controllers.slices.settings import Settings
-    from sliceworks.controllers.slices.views import JobSetView, Pool, Ref, Subject
+    from sliceworks.controllers.slices.views import JobSetView, Pool, Subject
     from sliceworks.controllers.slices.world import World
 
 NO_ZONE = Problem(
@@ -80,7 +81,10 @@ class Steps:
         return standing
 
     def remembered(self) -> None:
-        """Write down what has changed, a JobSet at a time."""
+        """Write down what has changed, a JobSet at a time; failures of what works by now are forgotten."""
+        for jobset in self._world.jobsets.values():
+            if jobset.attempts and not jobset.ended:
+                self._forget(jobset)
         for memory in self._memories.values():
             if memory.changed:
                 self._decision.actions.append(Remember(memory.jobset.subject, memory.attempts, tuple(memory.failed)))
@@ -122,8 +126,6 @@ class Steps:
             return self._make_way(demand, pool, f"it is not what {demand.about.kind} {demand.about.name} asks for now")
         attempt = self._attempt(demand)
         if pool.status in _WORKS:
-            if demand.job.name in demand.jobset.attempts:
-                self._forget(demand)
             return Standing("ready")
         if pool.status in _BROKEN:
             code = pool.fault.code if pool.fault is not None else "UNKNOWN"
@@ -166,7 +168,7 @@ class Steps:
     def _failed(self, demand: Demand, attempt: int, why: Problem, ways: tuple[Candidate, ...]) -> Standing:
         """One try was in vain: go on to the next way at once, and wait where all have been tried."""
         tries = attempt + 1
-        wait = pause(tries, len(ways), self._settings)
+        wait = spread(pause(tries, len(ways), self._settings), f"{demand.job} {tries}")
         following = Attempt(tries, self._world.now + wait if wait else 0.0, why.reason)
         memory = self._memory(demand.jobset)
         memory.attempts[demand.job.name] = following
@@ -208,16 +210,18 @@ class Steps:
     def _attempt(self, demand: Demand) -> Attempt:
         return self._memory(demand.jobset).attempts.get(demand.job.name) or Attempt(0)
 
-    def _forget(self, demand: Demand) -> None:
-        memory = self._memory(demand.jobset)
-        memory.attempts.pop(demand.job.name, None)
-        memory.changed = True
+    def _forget(self, jobset: JobSetView) -> None:
+        memory = self._memory(jobset)
+        for job in jobset.attempts:
+            found = self._by_job.get(Ref(jobset.ref.namespace, job)) or ()
+            if job not in jobset.jobs or any(pool.status in _WORKS for pool in found):
+                memory.attempts.pop(job, None)
+                memory.changed = True
 
     def _memory(self, jobset: JobSetView) -> Memory:
         found = self._memories.get(jobset.ref)
         if found is None:
-            kept = {job: attempt for job, attempt in jobset.attempts.items() if job in jobset.jobs}
-            found = self._memories[jobset.ref] = Memory(jobset, kept)
+            found = self._memories[jobset.ref] = Memory(jobset, dict(jobset.attempts))
         return found
 
 
@@ -227,6 +231,12 @@ def pause(tries: int, ways: int, settings: Settings) -> float:
         return 0.0
     exponent = min(tries // ways - 1, 32)
     return float(min(settings.retry_cap, settings.retry_first * 2.0**exponent))
+
+
+def spread(seconds: float, who: str) -> float:
+    """A pause that differs from others' by up to a half: slices that failed together would be in each other's way again."""
+    chance = int.from_bytes(sha1(who.encode()).digest()[:4], "big") / 2**33
+    return float(round(seconds * (1 + chance)))
 
 
 def fits(pool: Pool, ask: Ask) -> bool:

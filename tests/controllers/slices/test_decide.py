@@ -1,0 +1,423 @@
+"""What is decided from what is: each weakness of the Go provisioner, and what is done instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.slice_asks import TPU, read
+from tests.support.slice_pictures import (
+    ASK,
+    NOW,
+    SETTINGS,
+    STOCKOUT,
+    decided,
+    jobset,
+    kinds,
+    leader,
+    moment,
+    one,
+    only,
+    pool,
+    workload,
+)
+
+from sliceworks.controllers.slices import asks, words
+from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT
+from sliceworks.controllers.slices.steps import pause, spread
+from sliceworks.controllers.slices.views import Attempt, Problem, Ref, Subject, Told
+from sliceworks.controllers.slices.world import Answer, Create, Delete, Failure, Hold, Remember, Resume, Tell
+
+JOB = Ref("ml", "js-slice-0")
+
+
+def test_a_leader_that_waits_gets_its_pool() -> None:
+    create = one(decided(leader(), jobset()), Create)
+    assert create.body["locations"] == ["z1"]
+    assert create.body["config"]["labels"][words.POOL_HASH] == ASK.digest
+    assert create.body["config"]["labels"][words.ATTEMPT] == "0"
+    assert create.body["config"]["labels"][words.CREATED] == str(int(NOW))
+    assert (create.job, create.jobset, create.attempt, create.where) == (JOB, Ref("ml", "js"), 0, "on-demand in z1")
+
+
+def test_all_leaders_get_theirs_at_once_and_the_oldest_jobset_first() -> None:
+    old = [leader(index, "old", since=moment(-100 + index)) for index in range(3)]
+    new = [leader(index, "new", since=moment(-101 + 90 + index)) for index in range(2)]
+    decision = decided(*new, *old, jobset("old", 3), jobset("new", 2))
+    assert [each.jobset.name for each in only(decision, Create)] == ["old"] * 3 + ["new"] * 2
+
+
+@pytest.mark.parametrize(
+    "more", [{"ended": "completed"}, {"deleting": True}, {"suspended": True, "suspended_since": moment(-5)}], ids=str
+)
+def test_a_jobset_that_is_over_gets_nothing(more: dict[str, Any]) -> None:
+    assert not only(decided(leader(), jobset(**more)), Create)
+
+
+def test_a_leader_whose_jobset_is_not_known_yet_waits() -> None:
+    assert kinds(decided(leader())) == []
+
+
+@pytest.mark.parametrize("status", ["PROVISIONING", "RUNNING", "RECONCILING"])
+def test_a_pool_that_is_there_or_coming_is_enough(status: str) -> None:
+    assert not only(decided(leader(), jobset(), pool(status=status)), Create, Delete, Remember)
+
+
+def test_a_pool_that_was_just_asked_for_is_not_asked_for_again() -> None:
+    name = pool().name
+    assert not only(decided(leader(), jobset(), busy={name: "create"}), Create)
+
+
+def test_a_pool_that_is_stopping_is_waited_for() -> None:
+    decision = decided(leader(), jobset(), pool(status="STOPPING"))
+    assert not only(decision, Create, Delete)
+    assert "is still being deleted" in only(decision, Tell)[-1].message
+
+
+def test_a_pool_of_another_shape_makes_way() -> None:
+    other = read({**TPU, "cloud.google.com/gke-tpu-topology": "2x2x2"}, {"google.com/tpu": 4})
+    decision = decided(leader(), jobset(), pool(digest=other.digest))
+    assert one(decision, Delete).why == "it is not what Pod js-slice-0-0-abcde asks for now"
+
+
+def test_a_pool_of_the_go_provisioner_is_taken_as_it_is() -> None:
+    theirs = pool(digest="7f9c8", machine="ct5p-hightpu-4t", nodes=4, topology="2x2x4", created=0.0, attempt=0)
+    assert not only(decided(leader(), jobset(), theirs), Create, Delete)
+    wrong = replace(theirs, nodes=1)
+    assert one(decided(leader(), jobset(), wrong), Delete).name == wrong.name
+
+
+def test_a_name_that_is_taken() -> None:
+    taken = replace(pool(), ours=False)
+    decision = decided(leader(), jobset(), taken)
+    assert kinds(decision) == ["Tell", "Tell"]
+    assert only(decision, Tell)[0].reason == "NameTaken"
+
+
+# A pool that failed: written down first, then out of the way, then the next way.
+
+
+def test_a_failure_is_written_down_before_its_pool_goes() -> None:
+    broken = pool(status="ERROR", fault=STOCKOUT)
+    decision = decided(leader(), jobset(), broken)
+    assert not only(decision, Delete, Create)
+    remember = one(decision, Remember)
+    assert remember.attempts == {"js-slice-0": Attempt(1, 0.0, "Stockout")}
+    [(about, problem)] = remember.failed
+    assert about.kind == "Pod"
+    assert problem.message == "no node pool as on-demand in z1: there are none left; next: on-demand in z2"
+
+
+def test_then_its_pool_goes() -> None:
+    broken = pool(status="ERROR", fault=STOCKOUT)
+    decision = decided(leader(), jobset(attempts={"js-slice-0": Attempt(1, 0.0, "Stockout")}), broken)
+    assert one(decision, Delete).why == "it failed (Stockout) and another is to be tried"
+    assert not only(decision, Remember, Create)
+
+
+def test_then_the_next_zone_is_tried() -> None:
+    create = one(decided(leader(), jobset(attempts={"js-slice-0": Attempt(1, 0.0, "Stockout")})), Create)
+    assert (create.where, create.attempt) == ("on-demand in z2", 1)
+
+
+def test_then_the_next_kind_of_capacity() -> None:
+    both = {"capacity": (SPOT, ON_DEMAND)}
+    wheres = [
+        one(decided(leader(), jobset(attempts={"js-slice-0": Attempt(tries, 0.0, "x")}), settings=both), Create).where
+        for tries in range(5)
+    ]
+    assert wheres == ["spot in z1", "spot in z2", "on-demand in z1", "on-demand in z2", "spot in z1"]
+
+
+def test_after_all_ways_there_is_a_pause() -> None:
+    broken = pool(status="ERROR", fault=STOCKOUT, attempt=1)
+    seen = jobset(attempts={"js-slice-0": Attempt(1, 0.0, "Stockout")})
+    attempt = one(decided(leader(), seen, broken), Remember).attempts["js-slice-0"]
+    assert (attempt.tries, attempt.reason) == (2, "Stockout")
+    assert 30 <= attempt.not_before - NOW <= 45
+    waiting = decided(leader(), jobset(attempts={"js-slice-0": Attempt(2, NOW + 30, "Stockout")}))
+    assert not only(waiting, Create)
+    assert waiting.wake == NOW + 30
+    assert "tried 2 times in vain" in only(waiting, Tell)[0].message
+
+
+def test_pauses_grow_to_a_cap() -> None:
+    assert [pause(tries, 1, SETTINGS) for tries in range(1, 8)] == [30, 60, 120, 240, 480, 600, 600]
+    assert [pause(tries, 3, SETTINGS) for tries in range(1, 7)] == [0, 0, 30, 0, 0, 60]
+    assert pause(10_000, 1, SETTINGS) == 600
+
+
+def test_pauses_of_slices_differ() -> None:
+    found = [spread(100.0, f"job-{index}") for index in range(100)]
+    assert 100 <= min(found) < 110
+    assert 140 < max(found) <= 150
+    assert spread(0.0, "job") == 0
+
+
+def test_a_request_that_was_refused_counts_as_a_try() -> None:
+    failures = {JOB: Failure(0, Problem("QuotaExceeded", "short of 96 CPUs"))}
+    remember = one(decided(leader(), jobset(), failures=failures), Remember)
+    assert remember.attempts["js-slice-0"].tries == 1
+    assert "short of 96 CPUs" in remember.failed[0][1].message
+    again = decided(leader(), jobset(attempts={"js-slice-0": Attempt(1, 0.0, "QuotaExceeded")}), failures=failures)
+    assert one(again, Create).attempt == 1
+
+
+def test_a_success_is_forgotten_like_a_failure() -> None:
+    seen = jobset(attempts={"js-slice-0": Attempt(3, 0.0, "Stockout"), "js-slice-9": Attempt(1, 0.0, "x")})
+    assert one(decided(leader(), seen, pool(attempt=3)), Remember).attempts == {}
+
+
+def test_a_pool_that_never_comes_is_given_up() -> None:
+    slow = pool(status="PROVISIONING", created=NOW - 4000)
+    assert one(decided(leader(), jobset(), slow), Remember).attempts["js-slice-0"].reason == "TimedOut"
+    seen = jobset(attempts={"js-slice-0": Attempt(1, 0.0, "TimedOut")})
+    delete = one(decided(leader(), seen, slow), Delete)
+    assert delete.cancel
+    assert decided(leader(), jobset(), pool(status="PROVISIONING")).wake == NOW - 30 + 3600
+
+
+# Giving back.
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (None, "JobSet js no longer exists"),
+        (jobset(deleting=True), "JobSet js no longer exists"),
+        (jobset(ended="completed", ended_at=moment(-1)), "JobSet js has completed"),
+        (jobset(ended="failed", ended_at=moment(-1)), "JobSet js has failed"),
+        (jobset(drained=True), "JobSet js is drained"),
+        (jobset(suspended=True, suspended_since=moment(-400)), "JobSet js is suspended"),
+        (jobset(replicas=0), "JobSet js has no Job js-slice-0 any more"),
+    ],
+)
+def test_what_nobody_needs_goes_at_once(found: Any, why: str) -> None:
+    things = [found] if found is not None else []
+    delete = one(decided(*things, pool(created=NOW - 400)), Delete)
+    assert (delete.name, delete.why) == (pool().name, why)
+    assert delete.about.kind == "JobSet"
+
+
+@pytest.mark.parametrize("status", ["PROVISIONING", "RUNNING", "RUNNING_WITH_ERROR", "ERROR", "RECONCILING"])
+def test_in_whatever_state_it_is(status: str) -> None:
+    assert one(decided(pool(status=status)), Delete).cancel is (status == "PROVISIONING")
+
+
+def test_but_not_twice() -> None:
+    assert not only(decided(pool(status="STOPPING")), Delete)
+    assert not only(decided(pool(), busy={pool().name: "delete"}), Delete)
+
+
+def test_and_not_what_is_of_others() -> None:
+    foreign = replace(pool(), ours=False)
+    nameless = replace(pool(), name="x", jobset=Ref("default", ""))
+    assert kinds(decided(foreign, nameless)) == []
+
+
+def test_a_pool_lives_for_a_while() -> None:
+    decision = decided(pool(created=NOW - 3), settings={"node_min_lifespan": 10.0})
+    assert not only(decision, Delete)
+    assert decision.wake == NOW + 7
+
+
+def test_the_end_of_a_jobset_can_be_waited_out() -> None:
+    ended = jobset(ended="completed", ended_at=moment(-10))
+    decision = decided(ended, pool(), settings={"deletion_delay": 30.0})
+    assert not only(decision, Delete)
+    assert decision.wake == NOW + 20
+
+
+def test_a_suspended_jobset_keeps_its_pools_for_a_grace() -> None:
+    decision = decided(jobset(suspended=True, suspended_since=moment(-100)), pool())
+    assert not only(decision, Delete)
+    assert decision.wake == NOW + 270  # five minutes from when the pool was made
+
+
+# Draining.
+
+
+@pytest.mark.parametrize(("settings", "more"), [({"drain": True}, {}), ({}, {"drained": True})])
+def test_a_drain_makes_nothing(settings: dict[str, Any], more: dict[str, Any]) -> None:
+    decision = decided(leader(), jobset(**more), settings=settings)
+    assert not only(decision, Create)
+    assert only(decision, Tell)[0].reason == "Draining"
+
+
+def test_a_drain_gives_back_what_is_over_and_leaves_what_runs() -> None:
+    drain = {"drain": True}
+    assert only(decided(pool(), settings=drain), Delete)
+    assert not only(decided(jobset(), pool(), settings=drain), Delete)
+
+
+# All or nothing.
+
+
+def _half() -> list[Any]:
+    return [leader(1, since=moment(-2000)), jobset(replicas=2), pool(0)]
+
+
+def test_half_a_jobset_is_held_after_its_time() -> None:
+    decision = decided(*_half())
+    hold = one(decision, Hold)
+    assert hold.why == "1 of 2 slices could not be had within 30m0s"
+    assert hold.until == NOW + 600
+    assert not only(decision, Create)
+
+
+@pytest.mark.parametrize(
+    ("things", "settings"),
+    [
+        ([leader(1, since=moment(-1000)), jobset(replicas=2), pool(0)], {}),
+        (_half(), {"time_limit": 0.0}),
+        ([leader(1, since=moment(-2000)), jobset(replicas=2, time_limit=0.0), pool(0)], {}),
+        ([leader(1, since=moment(-2000)), jobset(replicas=2, queued=True), pool(0)], {}),
+        ([leader(0, since=moment(-2000)), jobset()], {}),
+    ],
+    ids=["in time", "no limit", "no limit of its own", "of a queue", "nothing to give back"],
+)
+def test_others_are_not(things: list[Any], settings: dict[str, Any]) -> None:
+    decision = decided(*things, settings=settings)
+    assert not only(decision, Hold)
+    assert only(decision, Create)
+
+
+def test_a_held_jobset_gives_back_and_goes_on_later() -> None:
+    held = jobset(suspended=True, suspended_since=moment(-5), held_until=moment(100))
+    decision = decided(held, pool())
+    assert one(decision, Delete).why == "not all slices of JobSet js could be had in time"
+    assert not only(decision, Resume)
+    assert decision.wake == NOW + 100
+    assert one(decided(replace(held, held_until=moment(-1))), Resume).owner.name == "js"
+    assert only(decided(replace(held, suspended=False)), Resume)  # somebody else let it go on: the mark goes
+
+
+# What is told.
+
+
+def test_what_cannot_be_is_told_once() -> None:
+    wrong = leader(ask=Problem("BadRequest", "the pod has no nodeSelector"))
+    tell = only(decided(wrong, jobset()), Tell)[0]
+    assert (tell.about.kind, tell.condition, tell.status, tell.event) == ("Pod", words.POD_CONDITION, "False", True)
+    told = Told("False", "BadRequest", "the pod has no nodeSelector", moment(-5))
+    assert [each.about.kind for each in only(decided(replace(wrong, told=told), jobset()), Tell)] == ["JobSet"]
+
+
+def test_others_go_on() -> None:
+    wrong = leader(0, ask=read({**TPU, "cloud.google.com/gke-tpu-topology": "5x5x5"}, {"google.com/tpu": 4}))
+    decision = decided(wrong, leader(0, "other"), jobset(), jobset("other"))
+    assert one(decision, Create).jobset.name == "other"
+    assert "5x5x5 is no topology" in only(decision, Tell)[0].message
+
+
+def test_without_a_zone() -> None:
+    tell = only(decided(leader(), jobset(), settings={"zones": ()}), Tell)[0]
+    assert (tell.reason, tell.event) == ("NoZone", True)
+    own = read(TPU, {"google.com/tpu": 4}, annotations={words.ZONES: "mine"})
+    assert one(decided(leader(ask=own), jobset(), settings={"zones": ()}), Create).body["locations"] == ["mine"]
+
+
+def test_pods_without_trouble_are_left_alone() -> None:
+    assert [each.about.kind for each in only(decided(leader(), jobset()), Tell)] == ["JobSet"]
+    troubled = leader(told=Told("False", "Stockout", "none left", moment(-9)))
+    tells = only(decided(troubled, jobset(), pool(status="PROVISIONING")), Tell)
+    assert [(each.about.kind, each.reason) for each in tells] == [("Pod", "Provisioning"), ("JobSet", "Provisioning")]
+
+
+def test_a_jobset_says_how_far_it_is() -> None:
+    tell = one(decided(leader(1), jobset(replicas=2), pool(0), pool(1, status="PROVISIONING")), Tell)
+    assert (tell.status, tell.reason, tell.message) == ("False", "Provisioning", "1 of 2 slices are ready")
+    ready = decided(jobset(replicas=2), pool(0), pool(1))
+    assert (one(ready, Tell).status, one(ready, Tell).message) == ("True", "2 of 2 slices are ready")
+    said = jobset(replicas=2, told=Told("True", "Ready", "2 of 2 slices are ready", moment(-5)))
+    assert kinds(decided(said, pool(0), pool(1))) == []
+
+
+def test_when_the_cloud_cannot_be_asked_nothing_is_done() -> None:
+    trouble = Problem("PermissionDenied", "Required container.clusters.get")
+    decision = decided(leader(), leader(0, "gone"), jobset(), pool(0, "gone"), trouble=trouble)
+    assert kinds(decision) == ["Tell"]
+    assert (one(decision, Tell).reason, one(decision, Tell).event) == ("PermissionDenied", True)
+    told = leader(told=Told("False", "PermissionDenied", "x", moment(-5)))
+    assert kinds(decided(told, jobset(), trouble=trouble)) == []
+
+
+def test_deletions_come_first_and_words_last() -> None:
+    found = kinds(decided(leader(), jobset(), pool(0, "gone")))
+    assert found == ["Delete", "Create", "Tell"]
+
+
+# Kueue.
+
+POD = {"metadata": {}, "spec": {"containers": [{"resources": {"requests": {"google.com/tpu": 4}}}]}}
+FLAVORS = {"v5p": {"nodeLabels": TPU}}
+CHECKS: dict[str, Any] = {"checks": frozenset({"slices"}), "flavors": FLAVORS}
+
+
+def _queued(replicas: int = 2, **more: Any) -> Any:
+    return jobset(replicas=replicas, queued=True, suspended=True, suspended_since=moment(-9000), pod=POD, **more)
+
+
+def test_a_workload_with_quota_gets_its_pools_before_its_pods() -> None:
+    decision = decided(_queued(), workload(), **CHECKS)
+    creates = only(decision, Create)
+    assert [each.job.name for each in creates] == ["js-slice-0", "js-slice-1"]
+    assert creates[0].body["initialNodeCount"] == 4
+    assert creates[0].about.kind == "Workload"
+    answer = one(decision, Answer)
+    assert (answer.check, answer.state, answer.message) == ("slices", "Pending", "0 of 2 slices are ready")
+
+
+def test_the_pool_is_what_the_pod_will_ask_for() -> None:
+    create = only(decided(_queued(), workload(), **CHECKS), Create)[0]
+    assert create.body["config"]["labels"][words.POOL_HASH] == asks_of_the_pod()
+
+
+def asks_of_the_pod() -> str:
+    spec = {"nodeSelector": TPU, **POD["spec"]}
+    return asks.of_job(asks.read("tpu", {}, spec), 4).digest
+
+
+def test_it_is_admitted_when_all_are_ready() -> None:
+    digest = asks_of_the_pod()
+    pools = [pool(index, digest=digest) for index in range(2)]
+    answer = one(decided(_queued(), workload(), *pools, **CHECKS), Answer)
+    assert (answer.state, answer.message) == ("Ready", "2 slices are ready")
+    assert not only(decided(_queued(), workload(state="Ready"), *pools, **CHECKS), Answer, Delete)
+
+
+def test_it_queues_again_when_they_are_not_to_be_had() -> None:
+    late = workload(reserved_since=moment(-2000))
+    answer = one(decided(_queued(), late, pool(0, digest=asks_of_the_pod()), **CHECKS), Answer)
+    assert answer.state == "Retry"
+    assert answer.message == "1 of 2 slices are ready; given back after 30m0s"
+
+
+def test_its_pools_are_kept_only_while_it_has_quota() -> None:
+    digest = asks_of_the_pod()
+    assert only(decided(_queued(), workload(active=False), pool(0, digest=digest, created=NOW - 400), **CHECKS), Delete)
+    assert only(decided(_queued(), workload(state="Retry"), pool(0, digest=digest, created=NOW - 400), **CHECKS), Delete)
+
+
+def test_what_cannot_be_is_rejected() -> None:
+    flavors = {"v5p": {"nodeLabels": {**TPU, "cloud.google.com/gke-tpu-topology": "5x5x5"}}}
+    answer = one(decided(_queued(), workload(), checks=frozenset({"slices"}), flavors=flavors), Answer)
+    assert answer.state == "Rejected"
+    assert "5x5x5 is no topology" in answer.message
+
+
+def test_checks_of_others_are_left_to_them() -> None:
+    assert kinds(decided(_queued(), workload(), flavors=FLAVORS)) == []
+
+
+def test_workloads_without_slices_pass() -> None:
+    plain = jobset(queued=True, suspended=True, pod={"metadata": {}, "spec": {"containers": [{}]}})
+    assert one(decided(plain, workload(), **CHECKS), Answer).message == "no slices are wanted"
+    assert one(decided(workload("unknown"), **CHECKS), Answer).state == "Ready"
+
+
+def test_a_check_is_marked_as_looked_after() -> None:
+    check = Subject("kueue.x-k8s.io/v1beta2", "AdmissionCheck", "", "slices")
+    tell = one(decided(idle_checks=(check,)), Tell)
+    assert (tell.about, tell.condition, tell.status) == (check, "Active", "True")
