@@ -24,7 +24,7 @@ from sliceworks.controllers.graphs.completed import Completed
 from sliceworks.controllers.graphs.deletion import Deletion
 from sliceworks.controllers.graphs.passes import Pass, looked_up
 from sliceworks.controllers.graphs.records import Owner
-from sliceworks.controllers.graphs.states import Step
+from sliceworks.controllers.graphs.states import NodeState, Step
 from sliceworks.graph.evaluate import Evaluation
 from sliceworks.kube.controller import Done, Pending
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sliceworks.controllers.graphs.served import Served
     from sliceworks.controllers.graphs.views import View
     from sliceworks.controllers.graphs.world import World
+    from sliceworks.graph.model import Graph
     from sliceworks.kube.controller import Outcome
     from sliceworks.kube.resources import Key, Object
 
@@ -91,6 +92,7 @@ class Instances:
         # What came in while we worked has not been seen by anyone: then there is more to do, and the key waits already.
         if fresh is not None and not isinstance(outcome, Pending) and known.current(fresh):
             known.seen = self._fingerprint(key, fresh)
+        known.current = _never  # it holds the whole pass
         return outcome
 
     def look_anew(self, key: Key) -> None:
@@ -142,12 +144,19 @@ class Instances:
         await walk.run(graph.nodes)
         self._world.lookups.set(self._owner(key), walk.lookups)
         # 7. Take away what is no longer wanted.
-        complete = walk.states.settled and await pruning.prune(self._world, claim.set_id, claim.inventory, walk.kept, graph)
+        complete = walk.states.settled and await self._prune(claim, walk, graph)
         # 8. Keep the inventory to what is there, and note what has finished.
         await claim.settle(walk.inventory if complete else claim.inventory, completed)
         # 9. Write the status.
         status.judge(conditions, walk.states)
         return await self._report(claim.instance, conditions, walk, evaluation)
+
+    async def _prune(self, claim: Claim, walk: Pass, graph: Graph) -> bool:
+        try:
+            return await pruning.prune(self._world, claim.set_id, claim.inventory, walk.kept, graph)
+        except SliceworksError as error:
+            walk.states.nodes[""] = NodeState(Step.FAILED, f"what is no longer wanted cannot be taken away: {error}")
+            return False
 
     async def _report(self, instance: Object, conditions: Conditions, walk: Pass, evaluation: Evaluation) -> Outcome:
         projection = evaluation.status()
@@ -187,8 +196,9 @@ class Instances:
         deletion = Deletion(self._world, self.served.resource, instance)
         try:
             gone = await deletion.step()
-        except applyset.BrokenInventory as error:
-            status.deleting(conditions, f"deletion blocked: validate deletion inventory: {error}")
+        except SliceworksError as error:
+            cause = "validate deletion inventory: " if isinstance(error, applyset.BrokenInventory) else ""
+            status.deleting(conditions, f"deletion blocked: {cause}{error}")
             await self._tell(instance, conditions, states.DELETING, _projected(instance))
             raise NotDone(str(error)) from error
         if gone:

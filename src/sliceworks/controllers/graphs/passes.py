@@ -50,7 +50,8 @@ class Pass:
         self.kept: set[str] = set()
         self.inventory = Inventory()
         self.lookups: dict[str, tuple[Resource, Lookup]] = {}
-        self.used: list[tuple[View, Record]] = []
+        self._made: list[tuple[View, Record]] = []
+        self._looked: list[tuple[View, Lookup, list[Record]]] = []
         self._namespace: str = instance["metadata"].get("namespace", "")
         self._labels = labels.child_labels(instance, applier.set_id)
         self._evaluation, self._views, self._applier = evaluation, views, applier
@@ -69,9 +70,13 @@ class Pass:
     @property
     def is_current(self) -> bool:
         """Whether everything is still as this pass saw it. Others may have been quicker than the pass."""
-        return all(
+        made = all(
             (now := view.get(record.name, record.namespace)) is not None and now.version == record.version
-            for view, record in self.used
+            for view, record in self._made
+        )
+        return made and all(
+            [(now.uid, now.version) for now in looked_up(view, lookup)] == [(then.uid, then.version) for then in seen]
+            for view, lookup, seen in self._looked
         )
 
     def _resolve(self, node: Node) -> list[Object] | None:
@@ -117,13 +122,14 @@ class Pass:
         """The object as it is in the cluster afterwards, or as it was when it finished."""
         view = self._views[node.id]
         keep = node.lifecycle.on_complete == "keep"
-        name, namespace = wanted["metadata"]["name"], wanted["metadata"].get("namespace", "")
-        if keep and view.get(name, namespace) is None and (done := self._completed.recall(wanted)) is not None:
-            return done
+        if keep and (done := self._completed.recall(wanted)) is not None:
+            live = view.get(wanted["metadata"]["name"], wanted["metadata"].get("namespace", ""))
+            if live is None or live.deleting:
+                return done
         async with self._turns:
             record = await self._applier.put(view, node, wanted)
         self.kept.add(record.uid)
-        self.used.append((view, record))
+        self._made.append((view, record))
         found = record.object
         if keep and finished(found):
             self._completed.note(wanted, found)
@@ -133,7 +139,7 @@ class Pass:
         view = self._views[node.id]
         self.lookups[node.id] = (view.resource, lookup)
         looked = looked_up(view, lookup)
-        self.used += [(view, record) for record in looked]
+        self._looked.append((view, lookup, looked))
         found = [record.object for record in looked]
         if lookup.selector is None and not found:
             self.states.nodes[node.id] = NodeState(Step.NOT_READY, f'waiting for external reference "{node.id}": not found')
