@@ -49,8 +49,11 @@ def _facts(view: SliceView, jobset: dict[str, Any] | None) -> Iterator[tuple[str
 
 
 def _jobset(found: Found) -> str:
+    ended = reading.read_jobset(found.jobset).ended if found.jobset is not None else "gone"
     lines = [f"JobSet {found.name}"]
-    if text := _condition(found.jobset):
+    if ended:
+        lines.append(f"It has {ended}." if ended != "gone" else "It is gone.")
+    elif text := _condition(found.jobset):
         lines.append(text)
     if not found.slices:
         return "\n".join([*lines, "It has no slices."])
