@@ -10,6 +10,7 @@ from sliceworks.cel.environment import EvaluationError
 from sliceworks.cel.libraries.graphs import OMIT
 from sliceworks.cel.outcomes import document_value
 from sliceworks.cel.types import STRING
+from sliceworks.cel.values import with_nul_kept
 from sliceworks.cel.wording import NO_OVERLOAD, missing_key, run_failure
 
 if TYPE_CHECKING:
@@ -68,9 +69,9 @@ class Formula:
     def _evaluated(self, scope: Mapping[str, Any]) -> Any:
         data = {name: feed.take(scope[name]) for name, feed in self._feeds.items() if name in scope}
         try:
-            found = self._expression.eval(GRAPHS.runtime.Activation(data))
+            found = self._expression.eval(GRAPHS.runtime.Activation(with_nul_kept(data)))
             value = found.plain_value()
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:
             raise self._failure(str(error), scope) from error
         if isinstance(value, str):
             if found.type().name() == "ERROR":

@@ -47,6 +47,26 @@ def without_nul(value: Any) -> Any:
     return _replaced(value) if b"\\u0000" in orjson.dumps(value) else value
 
 
+def with_nul_kept(data: dict[str, Any]) -> dict[str, Any]:
+    """Values for the engine in which texts with NUL are messages: of a plain text it would take only what comes before."""
+    if b"\\u0000" not in orjson.dumps(data, default=lambda _: None):
+        return data
+    kept: dict[str, Any] = _wrapped(data)
+    return kept
+
+
+def _wrapped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _wrapped(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_wrapped(item) for item in value]
+    if isinstance(value, str) and "\x00" in value:
+        from google.protobuf.wrappers_pb2 import StringValue
+
+        return StringValue(value=value)
+    return value
+
+
 def _replaced(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace("\x00", _STANDS_FOR_NUL)
