@@ -58,10 +58,16 @@ def _count(name: str, default: int, text: str, least: int = 1) -> Callable[[Any]
 @_count("--resource-graph-definition-concurrent-reconciles", 1, "Definitions looked at together.")
 @_count("--dynamic-controller-concurrent-reconciles", 32, "Instances looked at together.")
 @_seconds("--dynamic-controller-rate-limiter-min-delay", "200ms", "First wait after a failure.")
-@_seconds("--dynamic-controller-rate-limiter-max-delay", "1000s", "Longest wait after failures.")
+@_seconds("--dynamic-controller-rate-limiter-max-delay", "60s", "Longest wait after failures.")
 @_count("--dynamic-controller-default-resync-period", 36000, "Seconds after which every instance is looked at anew.", 0)
 @_count("--rgd-max-collection-size", 1000, "Most objects of one forEach.")
-@_count("--rgd-max-collection-dimension-size", 10, "Most iterators of one forEach.")
+@click.option(
+    "--rgd-max-collection-dimension-size",
+    type=click.IntRange(1, 10),
+    default=10,
+    show_default=True,
+    help="Most iterators of one forEach.",
+)
 @_count("--rgd-max-graph-revisions", 5, "Revisions kept of each definition.", 0)
 @click.option("--feature-gates", default="", help="InstanceConditionEvents=true tells every change of a condition as an event.")
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="YAML file with settings of the slices controller.")
@@ -82,7 +88,8 @@ def run(*, which: tuple[str, ...], **given: Any) -> None:
     import logging
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    connections.run(_run(which or NAMES, given), twin=given["twin"])
+    where = {name: given[name] for name in ("kubeconfig", "context", "twin")}
+    connections.run(lambda: _run(which or NAMES, given), **where)
 
 
 async def _run(which: tuple[str, ...], given: dict[str, Any]) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.support.graphs import GRAPHS, Stage, on_stage
 
+from sliceworks.base import clock
+
 Object = dict[str, Any]
 CORE, BATCH = "/api/v1/namespaces/default", "/apis/batch/v1/namespaces/default"
 THINGS = "/apis/kro.run/v1alpha1/namespaces/default/things"
@@ -268,5 +270,36 @@ def test_orphans_are_found_again_by_a_new_definition() -> None:
         assert (await stage.get(f"{CORE}/configmaps/child"))["data"] == {"value": "second"}
         await delete(stage)
         assert await stage.twin.gone(f"{CORE}/configmaps/child")
+
+    on_stage(main)
+
+
+def test_quarrel_over_a_field_is_told_and_slows_down() -> None:
+    async def main(stage: Stage) -> None:
+        await make(stage, "{}")
+        before = len(stage.transport.writes)
+        for _ in range(100):
+            await stage.twin.do("PATCH", f"{CORE}/configmaps/child", {"data": {"value": "theirs"}})
+            await clock.sleep(0.5)
+        assert "changed by somebody else each time" in (await stage.condition(f"{THINGS}/a", "Ready"))["message"]
+        assert len(stage.transport.writes) - before < 60
+        await stage.settle(120)
+        assert (await stage.get(f"{CORE}/configmaps/child"))["data"] == {"value": "first"}
+        assert (await stage.get(f"{THINGS}/a"))["status"]["state"] == "ACTIVE"
+
+    on_stage(main)
+
+
+def test_object_on_its_way_out_is_waited_for() -> None:
+    async def main(stage: Stage) -> None:
+        held = {**MINE, "metadata": {"name": "child", "finalizers": ["example.com/hold"]}}
+        await stage.twin.do("POST", f"{CORE}/configmaps", held)
+        await stage.twin.do("DELETE", f"{CORE}/configmaps/child")
+        await make(stage, "{}")
+        assert (await stage.condition(f"{THINGS}/a", "ResourcesReady"))["reason"] == "ResourceDeleting"
+        await stage.twin.do("PATCH", f"{CORE}/configmaps/child", {"metadata": {"finalizers": []}})
+        await stage.settle()
+        assert (await stage.get(f"{THINGS}/a"))["status"]["state"] == "ACTIVE"
+        assert (await stage.get(f"{CORE}/configmaps/child"))["data"] == {"value": "first"}
 
     on_stage(main)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from sliceworks.base import clock
 from sliceworks.base.errors import Conflict, NotFound, SliceworksError
 from sliceworks.controllers.graphs import names, ownership
 from sliceworks.controllers.graphs.records import record_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _SORTED = orjson.OPT_SORT_KEYS
 _VOLATILE = ("resourceVersion", "generation")
+_SOON, _PAUSE, _COINCIDENCES = 30.0, 10.0, 5
 
 
 class Terminating(SliceworksError):
@@ -35,6 +37,23 @@ class Taken(SliceworksError):
     """The object, or a field of it, belongs to somebody else."""
 
 
+@dataclass(frozen=True, slots=True)
+class Quarrel:
+    """How often in a row an object had to be put right soon after it was. Looking slower is all that can be done about it."""
+
+    times: int = 0
+    last: float = 0.0
+
+    def again(self) -> Quarrel:
+        """It had to be put right once more."""
+        now = clock.loop_time()
+        return Quarrel(self.times + 1 if now - self.last < _SOON else 1, now)
+
+    def pauses(self, before: Quarrel) -> bool:
+        """Whether this is no coincidence any more, and too soon after the last time."""
+        return self.times > _COINCIDENCES and self.last - before.last < _PAUSE
+
+
 @dataclass(slots=True)
 class Memory:
     """What was applied to an object last, and what the object was like then."""
@@ -43,6 +62,7 @@ class Memory:
     wanted: int
     version: str
     content: int
+    quarrel: Quarrel = Quarrel()
 
     def still_holds(self, wanted: int, live: Record) -> bool:
         """Whether neither side has changed since."""
@@ -86,9 +106,15 @@ class Applier:
             if ownership.is_as_wanted(live, wanted):
                 self.memories[key] = Memory(live.uid, digest, live.version, content_of(live))
                 return live
+        memory = self.memories.get(key)
+        quarrel = memory.quarrel.again() if memory is not None and memory.wanted == digest else Quarrel()
+        if memory is not None and quarrel.pauses(memory.quarrel):
+            raise Taken(f"{view.resource.kind} {metadata['name']} is changed by somebody else each time it is put right")
         force = self.adopt or node.lifecycle.on_delete == "restore"
         record = view.wrote(await self._apply(view, wanted, live, force=force))
-        self.memories[key] = Memory(record.uid, digest, record.version, content_of(record))
+        self.memories[key] = Memory(record.uid, digest, record.version, content_of(record), quarrel)
+        if record.deleting:
+            raise _terminating(record, node)
         return record
 
     def _check(self, live: Record, node: Node) -> None:
@@ -98,10 +124,7 @@ class Applier:
                 f'belongs to ApplySet "{live.set_id}", cannot reassign to "{self.set_id}"'
             )
         if live.deleting:
-            raise Terminating(
-                f'resource "{live.place}" for node "{node.id}" is currently being deleted; '
-                "waiting for deletion to complete before continuing reconciliation"
-            )
+            raise _terminating(live, node)
 
     async def _look(self, view: View, wanted: Object) -> Record | None:
         metadata = wanted["metadata"]
@@ -136,6 +159,13 @@ def content_of(record: Record) -> int:
     for name in _VOLATILE:
         obj["metadata"].pop(name, None)
     return hash(orjson.dumps(obj, option=_SORTED))
+
+
+def _terminating(record: Record, node: Node) -> Terminating:
+    return Terminating(
+        f'resource "{record.place}" for node "{node.id}" is currently being deleted; '
+        "waiting for deletion to complete before continuing reconciliation"
+    )
 
 
 def _remembering(live: Record | None, wanted: Object) -> Object:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sliceworks.base import clock
 from sliceworks.controllers.graphs.cluster_kinds import ClusterKinds
 from sliceworks.graph.errors import DefinitionError
+from sliceworks.graph.model import MOST_DIMENSIONS
 
 if TYPE_CHECKING:
     from sliceworks.controllers.graphs.cluster_kinds import Named
@@ -31,9 +32,9 @@ class NotCompiled:
 class Compiler:
     """Compiles definitions against the kinds that the cluster has now."""
 
-    def __init__(self, client: Client, measures: Measures) -> None:
+    def __init__(self, client: Client, measures: Measures, dimensions: int = MOST_DIMENSIONS) -> None:
         self._kinds = ClusterKinds(client)
-        self._measures = measures
+        self._measures, self._dimensions = measures, dimensions
 
     async def compile(self, name: str, spec: Object) -> Graph | NotCompiled:
         """The graph of a spec."""
@@ -45,6 +46,9 @@ class Compiler:
         missing: set[Named] = set()
         try:
             definition = definitions.read(document)
+            for block in definition.resources:
+                if len(block.for_each) > self._dimensions:
+                    return NotCompiled(f"forEach of {block.id} has {len(block.for_each)} iterators; {self._dimensions} is the most")
             kinds, missing = await self._kinds.for_definition(definition)
             return compiling.compile(definition, kinds)
         except DefinitionError as error:

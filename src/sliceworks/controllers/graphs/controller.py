@@ -68,7 +68,7 @@ class GraphController:
                 found, kept = informers.open(names.GRAPH_DEFINITION), informers.open(names.GRAPH_REVISION)
                 keeper = RevisionKeeper(world, View(names.GRAPH_REVISION, kept, records.plain))
                 crds = KnownCrds(self._client, lambda name: graphs.queue.add(Key("", name)))
-                compiler = Compiler(self._client, self._measures)
+                compiler = Compiler(self._client, self._measures, self.options.most_dimensions)
                 view = View(names.GRAPH_DEFINITION, found, records.plain)
                 reconciler = Graphs(world, view, compiler=compiler, keeper=keeper, kinds=kinds, crds=crds)
                 graphs = self._graphs = Controller("graphs", reconciler.reconcile, workers=self.options.graph_workers)

@@ -70,6 +70,7 @@ class KindsServed:
             kind.instances.served = served
             for record in kind.view.all():
                 kind.controller.queue.add(Key(record.namespace, record.name))
+            self._close_views()
             return
         await self.stop(name)
         resource = served.resource
@@ -99,12 +100,16 @@ class KindsServed:
         await asyncio.gather(kind.task, return_exceptions=True)
         kind.controller.queue.shut_down()
         kind.view.close()
+        self._close_views()
 
     async def close(self) -> None:
         """Stop everything."""
         for name in tuple(self._kinds):
             await self.stop(name)
         await self._informers.close()
+
+    def _close_views(self) -> None:
+        self._world.views.keep_only(view for kind in self._kinds.values() for view in kind.instances.served.views.values())
 
     def bring_up(self, owners: Iterable[Owner]) -> None:
         """Look at these instances."""

@@ -17,7 +17,7 @@ class Options:
     instance_workers: int = 32
     most_applies_at_once: int = 16
     retry_first: float = 0.2
-    retry_longest: float = 1000.0
+    retry_longest: float = 60.0
     resync: float = 36_000.0
     largest_collection: int = LARGEST_COLLECTION
     most_dimensions: int = MOST_DIMENSIONS

@@ -103,6 +103,14 @@ class Views:
         await view.ready()
         return view
 
+    def keep_only(self, used: Iterable[View]) -> None:
+        """Close what nobody uses any more. A view that is asked for again is opened anew."""
+        kept = set(used)
+        for key, view in tuple(self._open.items()):
+            if view not in kept:
+                del self._open[key]
+                view.close()
+
     def opened(self) -> list[View]:
         """The views of our own objects that are open."""
         return [view for (_, ours), view in self._open.items() if ours]
