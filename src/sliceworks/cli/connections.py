@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sliceworks.base.errors import SliceworksError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from sliceworks.kube import Client
     from sliceworks.rehearsal.homes import State
@@ -21,10 +21,9 @@ def open_cluster(kubeconfig: str | None, context: str | None, twin: bool, namesp
     """A client for the cluster that is meant. Nothing is sent before its first request."""
     from sliceworks.kube import open_client
 
+    _check(kubeconfig, context, twin)
     if not twin:
         return open_client(kubeconfig, context, namespace=namespace)
-    if kubeconfig or context:
-        raise UsageError("--twin and --kubeconfig or --context name two clusters", hint="leave one out")
     return open_client(running_twin().kubeconfig, namespace=namespace)
 
 
@@ -39,13 +38,19 @@ def running_twin() -> State:
     return state
 
 
-def run(main: Coroutine[Any, Any, T], *, twin: bool) -> T:
-    """Run a command's work; beside a twin whose time runs faster, by the twin's clock."""
+def run(main: Callable[[], Coroutine[Any, Any, T]], *, kubeconfig: str | None, context: str | None, twin: bool) -> T:
+    """Run a command's work on the cluster that is meant; beside a twin whose time runs faster, by the twin's clock."""
     from sliceworks.base import clock
 
+    _check(kubeconfig, context, twin)
     state = running_twin() if twin else None
     if state is None or state.settings.speed == 1.0:
-        return clock.run(main)
+        return clock.run(main())
     from sliceworks.rehearsal import injection
 
-    return clock.run(main, speed=state.settings.speed, start=injection.now(Path(state.kubeconfig)))
+    return clock.run(main(), speed=state.settings.speed, start=injection.now(Path(state.kubeconfig)))
+
+
+def _check(kubeconfig: str | None, context: str | None, twin: bool) -> None:
+    if twin and (kubeconfig or context):
+        raise UsageError("--twin and --kubeconfig or --context name two clusters", hint="leave one out")

@@ -129,7 +129,7 @@ def _run(look: Callable[[Sources], Any], namespace: str, where: dict[str, Any]) 
         async with open_sources(namespace, **where) as sources:
             await look(sources)
 
-    run(main(), twin=where["twin"])
+    run(main, **{name: where[name] for name in ("kubeconfig", "context", "twin")})
 
 
 def _wanted(found: list[SliceView], namespace: str | None) -> list[SliceView]:
