@@ -70,8 +70,11 @@ class Cloud:
     def take(self, action: Create | Delete) -> float | None:
         """Send a request if there is room; else seconds after which to ask again, or None where a change will tell."""
         now = clock.loop_time()
-        if action.name in self._flights:
-            return None
+        flight = self._flights.get(action.name)
+        if flight is not None:
+            if not (isinstance(action, Delete) and flight.kind == "create" and flight.operation):
+                return None
+            del self._flights[action.name]  # what is being made is no longer wanted
         _, not_before = self._later.get(action.name, (0, 0.0))
         if not_before > now:
             return not_before - now
@@ -79,8 +82,8 @@ class Cloud:
             self._waiting = True
             return self.window.resumes(now)
         kind: Literal["create", "delete"] = "create" if isinstance(action, Create) else "delete"
-        flight = self._flights[action.name] = Flight(kind, action, now)
-        self._spawn(self._send(flight))
+        self._flights[action.name] = begun = Flight(kind, action, now)
+        self._spawn(self._send(begun))
         return None
 
     def begin(self) -> None:
