@@ -55,7 +55,17 @@ class Known:
 def complaints(raw: str, text: str, known: Known) -> list[Complaint]:
     """Every issue of the engine's message, in the order of the text."""
     found = [_complaint(what, text[position:], known) for position, what in engine_issues(raw, text)]
-    return list(dict.fromkeys(found)) or [Complaint(" ".join(raw.split()))]
+    return list(dict.fromkeys(_joined(found, text, known))) or [Complaint(" ".join(raw.split()))]
+
+
+def _joined(found: list[Complaint], text: str, known: Known) -> list[Complaint]:
+    """An unknown function in an unknown namespace is one unknown function."""
+    names = [one.message.removeprefix("unknown name ") for one in found[:2]]
+    function = names[1].removeprefix("unknown function ") if len(names) > 1 else ""
+    if function and re.search(rf"\b{re.escape(names[0])}\s*\.\s*{re.escape(function)}\s*\(", text):
+        whole = f"{names[0]}.{function}"
+        return [Complaint(f"unknown function {whole}", closest(whole, known.functions)), *found[2:]]
+    return found
 
 
 def _complaint(what: str, rest: str, known: Known) -> Complaint:

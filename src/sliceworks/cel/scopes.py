@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
     from sliceworks.schemas.structural import Schema
 
-_FUNCTIONS = tuple(sorted({function.name for function in GRAPHS.checked if function.name[0].isalpha()} - {REVERSE}))
+_OF_THE_ENGINE = """
+all base64.decode base64.encode bool bytes cel.bind contains distinct double duration dyn endsWith exists existsOne exists_one
+filter first flatten getDate getDayOfMonth getDayOfWeek getDayOfYear getFullYear getHours getMilliseconds getMinutes getMonth
+getSeconds has hasValue int last lists.range map matches optional.none optional.of optional.ofNonZeroValue or orValue reverse
+size slice sort sortBy startsWith timestamp transformList transformMap transformMapEntry type uint value
+"""
+_FUNCTIONS = (*{one.name: None for one in GRAPHS.checked if one.name[0].isalpha() and one.name != REVERSE}, *_OF_THE_ENGINE.split())
 _MOST_OPENED = 64
 
 
