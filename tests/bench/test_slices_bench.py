@@ -1,0 +1,26 @@
+"""The benchmark of slices runs from start to end and says what it found in the agreed form. Nothing is timed here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+from bench.slices import Measure
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_it_runs_and_says_what_it_found() -> None:
+    command = [sys.executable, "bench/slices.py", "--tiny", "--json-only"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
+    found = orjson.loads(done.stdout)
+    assert list(found) == ["creates", "lists", "latency", "memory"]
+    assert all(each["ratio"] > 0 and set(each) == {"ratio", "goal"} for each in found.values())
+    assert done.stderr == ""
+
+
+def test_a_ratio_says_how_far_inside_its_bound_something_is() -> None:
+    assert (Measure("memory", "MB", 150, 75, 1).ratio, Measure("memory", "MB", 150, 75, 1).verdict) == (2.0, "met")
+    assert Measure("creates", "s", 60, 80, 1 / 1.2).verdict == "MISSED"
