@@ -26,13 +26,13 @@ _USER = User("system:gke", groups=(MASTERS, AUTHENTICATED))
 
 def embedded_cloud(store: Store, as_user: Callable[[User], Transport], token: str, *, authority: str = "") -> CloudServer:
     """The cloud of a twin, which the bearer of `token` may ask for everything."""
-    return cloud(store, Client(as_user(_USER)), token, authority=authority)
+    return cloud(store, Client(as_user(_USER)), token, authority=authority, own=True)
 
 
-def cloud(store: Store, client: Client, token: str, *, authority: str = "") -> CloudServer:
-    """A cloud whose machines are nodes of the cluster that a client leads to, be it a twin or not."""
+def cloud(store: Store, client: Client, token: str, *, authority: str = "", own: bool = False) -> CloudServer:
+    """A cloud whose machines are nodes of the cluster that a client leads to: any Kubernetes, or the store's `own`."""
     faults = Faults(store)
-    container = Container(store, client.using(field_manager="gke"), faults)
+    container = Container(store, client.using(field_manager="gke"), faults, own=own)
     container.clusters.authority = authority
     return CloudServer(store, [container, *plain_services(store)], {token: "administrator"}, faults)
 

@@ -80,6 +80,8 @@ class Operations:
 
     def finish(self, document: Document) -> None:
         """It is done; the document says how it went."""
+        if document.name not in self._running:
+            return
         document.inner[_DUE], document.inner[_DONE] = _NEVER, True
         self._table.put(document)
         self._running.pop(document.name, None)
@@ -97,6 +99,8 @@ class Operations:
             self._queue.add(name)
 
     def _wait(self, document: Document, seconds: float | None) -> None:
+        if document.name not in self._running:
+            return  # somebody has ended it while it was worked on
         due = None if seconds is None else clock.now() + timedelta(seconds=seconds)
         document.inner[_DUE] = _NEVER if due is None else clock.rfc3339_micro(due)
         self._table.put(document)

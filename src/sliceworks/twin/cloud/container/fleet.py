@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from sliceworks.kube.client import Client
+    from sliceworks.twin.store.entries import Change
+    from sliceworks.twin.store.store import Store
 
 Obj = dict[str, Any]
 _POOL = "cloud.google.com/gke-nodepool"
+_NODES, _MARK = "/nodes", f'"{_POOL}"'.encode()
 _STATE = "sliceworks.dev/state"
 _AT_ONCE = 32
 _FIRST, _LAST = 8_192, 65_536
@@ -26,14 +29,19 @@ _FIRST, _LAST = 8_192, 65_536
 
 
 class Fleet:
-    """Knows which nodes are there, and says so when one comes up, fails or goes."""
+    """Knows which nodes are there, and says so when one comes up, fails or goes.
 
-    def __init__(self, client: Client) -> None:
+    Where the cluster's own `store` is in this process, nodes are read there; else they are listed and watched.
+    """
+
+    def __init__(self, client: Client, store: Store | None = None) -> None:
         self._client = client
+        self._store = store
         self._ready: dict[str, bool] = {}
         self._numbers: set[int] = set()
         self._next = _FIRST
         self._task: asyncio.Task[None] | None = None
+        self._reading = False
         self._draining: asyncio.Task[dict[str, list[tuple[str, str]]]] | None = None
         self.came_up: Callable[[str], None] = lambda _: None
         self.failed: Callable[[str], None] = lambda _: None
@@ -42,12 +50,24 @@ class Fleet:
 
     def start(self) -> None:
         """Begin to watch, if that has not been done."""
-        if self._task is None:
-            reader = Reflector(self._client, Selection(NODE, labels=_POOL), self)
-            self._task = asyncio.create_task(reader.run(), name="cloud: nodes")
+        if self._task is not None or self._reading:
+            return
+        if self._store is not None:
+            self._reading = True
+            self._store.subscribe(self._observe)
+            self.listed()
+            return
+        reader = Reflector(self._client, Selection(NODE, labels=_POOL), self)
+        self._task = asyncio.create_task(reader.run(), name="cloud: nodes")
+
+    def _observe(self, change: Change) -> None:
+        if change.resource == _NODES and (change.name in self._ready or _MARK in change.entry.data):
+            self.changed(change.type, change.obj)
 
     async def stop(self) -> None:
         """Watch no more."""
+        if self._store is not None and self._reading:
+            self._store.unsubscribe(self._observe)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -57,7 +77,8 @@ class Fleet:
 
     def replaced(self, items: Sequence[Obj]) -> None:
         """The nodes are exactly these."""
-        for name in set(self._ready) - {item["metadata"]["name"] for item in items}:
+        there = {item["metadata"]["name"] for item in items}
+        for name in [name for name in self._ready if name not in there]:
             self._lose(name)
         for item in items:
             self._see(item)

@@ -34,6 +34,7 @@ class Jobs:
         self._faults = faults
         self.work = Operations(self._table, advance)
         self._of: dict[str, dict[str, str]] = {}
+        self._hidden: dict[tuple[str, str], dict[str, str]] = {}
         self._cancelled: set[str] = set()
         faults.ended.append(self._fault_ended)
 
@@ -111,8 +112,8 @@ class Jobs:
 
     def hidden(self, cluster: str, pool: str) -> list[Document]:
         """The cloud's own affairs with a pool."""
-        affairs = [document for document in self.work.running() if document.inner["hidden"]]
-        return [each for each in affairs if (each.inner["cluster"], each.inner["pool"]) == (cluster, pool)]
+        names = self._hidden.get((cluster, pool)) or {}
+        return [document for name, parent in names.items() if (document := self._table.get(parent, name)) is not None]
 
     def finish(self, document: Document, failure: Failure | None = None) -> None:
         """An operation has ended, well or not."""
@@ -126,13 +127,19 @@ class Jobs:
                 "error": {"code": CODES[failure.status].number, "message": failure.message},
                 "nodepoolConditions" if document.inner["pool"] else "clusterConditions": failure.conditions(),
             }
-        self._of.get(document.inner["cluster"], {}).pop(document.name, None)
+        inner = document.inner
+        if inner["hidden"]:
+            self._hidden.get((inner["cluster"], inner["pool"]), {}).pop(document.name, None)
+        self._of.get(inner["cluster"], {}).pop(document.name, None)
         self._cancelled.discard(document.name)
         self.work.finish(document)
 
     def _note(self, document: Document) -> None:
-        if not document.inner["hidden"]:
-            self._of.setdefault(document.inner["cluster"], {})[document.name] = document.inner["pool"]
+        inner = document.inner
+        if inner["hidden"]:
+            self._hidden.setdefault((inner["cluster"], inner["pool"]), {})[document.name] = document.parent
+        else:
+            self._of.setdefault(inner["cluster"], {})[document.name] = inner["pool"]
 
     def _fault_ended(self, name: str) -> None:
         for document in list(self.work.running()):

@@ -30,12 +30,13 @@ _CREATE, _GET, _LIST, _UPDATE, _DELETE = (f"container.clusters.{verb}" for verb 
 
 
 class Container:
-    """Clusters, node pools and operations. Nodes are made through `client`, which may lead to any Kubernetes."""
+    """Clusters, node pools and operations. Nodes are made through `client`, which may lead to any Kubernetes; whether it is the
+    store's `own` is told."""
 
     name = "container"
 
-    def __init__(self, store: Store, client: Client, faults: Faults) -> None:
-        settings, fleet = Settings(store), Fleet(client)
+    def __init__(self, store: Store, client: Client, faults: Faults, *, own: bool = True) -> None:
+        settings, fleet = Settings(store), Fleet(client, store if own else None)
         clusters = Table(store, "container/clusters", "Cluster")
         pools = Table(store, "container/nodePools", "NodePool")
         self.settings = settings

@@ -14,6 +14,7 @@ A step may be done twice, should the twin end in the middle of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
@@ -44,6 +45,8 @@ class Steps:
         self.jobs: Jobs
         self._awaited: dict[str, str] = {}
         """Nodes that operations wait for."""
+        self._left: Counter[str] = Counter()
+        """How many nodes each of them waits for."""
         self._steps: dict[str, Callable[[Document], Awaitable[None]]] = {
             "machines": self._machines,
             "give_up": self._give_up,
@@ -66,8 +69,11 @@ class Steps:
     def came_up(self, node: str) -> None:
         """A node is ready: whoever waited for it looks again once it was the last."""
         operation = self._awaited.pop(node, "")
-        if operation and operation not in self._awaited.values():
-            self.jobs.work.wake(operation)
+        if operation:
+            self._left[operation] -= 1
+            if self._left[operation] <= 0:
+                del self._left[operation]
+                self.jobs.work.wake(operation)
 
     def _pools(self, operation: Document) -> list[Document]:
         """The pools that an operation is about."""
@@ -96,7 +102,7 @@ class Steps:
                 operation.inner |= {"step": "give_up", "failure": list(trouble.failure)}
                 self.jobs.work.later(operation, trouble.seconds or yard.settings.seconds("giveUp"))
                 return
-        dropped = {place[0] for place in operation.inner.get("drop") or ()}
+        dropped = [place[0] for place in operation.inner.get("drop") or ()]
         for pool in pools:
             if yard.has_nodes(pool.parent):
                 await yard.fleet.cordon(dropped)
@@ -121,6 +127,7 @@ class Steps:
         left = operation.inner["until"] - clock.now().timestamp()
         if missing and left > 0:
             self._awaited |= dict.fromkeys(missing, operation.name)
+            self._left[operation.name] = len(missing)
             self.jobs.work.later(operation, left)
             return
         if dropped:
