@@ -13,7 +13,7 @@ from sliceworks.twin.nodes.timers import Timers
 from sliceworks.twin.nodes.tracks import Track, What, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from sliceworks.twin.nodes.machines import Machines
     from sliceworks.twin.nodes.stages import Stages
@@ -24,9 +24,10 @@ _UNPACKED = 500  # so many objects wait for a worker as they came; more of them 
 
 
 class Plans:
-    """Puts what is to be looked at now into `queue`; one heap holds all later times."""
+    """Puts what is to be looked at now into `queue`; one heap holds all later times. `stages` are asked for by kind, once there is
+    something to play."""
 
-    def __init__(self, stages: Mapping[str, Stages], machines: Machines, *, runtime: Runtime | None, seed: int) -> None:
+    def __init__(self, stages: Callable[[str], Stages], machines: Machines, *, runtime: Runtime | None, seed: int) -> None:
         self._stages = stages
         self._machines = machines
         self._runtime = runtime
@@ -60,7 +61,7 @@ class Plans:
             self._runtime.see(obj, machine.host)
             return
         now = clock.now()
-        step = next_step(obj, self._stages[what.kind], now, lambda: self._chance(obj), machine.node)
+        step = next_step(obj, self._stages(what.kind), now, lambda: self._chance(obj), machine.node)
         if step is None:
             self._rest(what, track)
             return

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import orjson
@@ -76,7 +76,7 @@ class Nodes:
         self._recorder = EventRecorder(client.using(field_manager="kubelet"), "kubelet", core=True)
         self.runtime = runtime
         self.machines = Machines()
-        self._plans = Plans(_by_kind(stages), self.machines, runtime=runtime, seed=seed)
+        self._plans = Plans(built_in if stages is None else partial(_of_kind, stages), self.machines, runtime=runtime, seed=seed)
         self._silent: set[str] = set()
         self._workers = workers
         self._tasks: list[asyncio.Task[None]] = []
@@ -242,8 +242,6 @@ class Nodes:
         return track.address
 
 
-def _by_kind(stages: Stages | None) -> dict[str, Stages]:
-    return {
-        kind: tuple(stage for stage in stages if stage.kind == kind) if stages is not None else built_in(kind)
-        for kind in ("Pod", "Node")
-    }
+@lru_cache
+def _of_kind(stages: Stages, kind: str) -> Stages:
+    return tuple(stage for stage in stages if stage.kind == kind)
