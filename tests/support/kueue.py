@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 from tests.support import goldens
@@ -133,6 +134,10 @@ class Desk:
     def path(self, name: str) -> str:
         workload = self.workloads()[name]["metadata"]["name"]
         return f"{GROUP}/namespaces/{self.ns}/workloads/{workload}"
+
+    def tick(self) -> None:
+        """Let a second pass: ages are counted in whole ones."""
+        time.sleep(1.1)
 
     def until(self, look: Callable[[], Any], what: str) -> Any:
         return eventually(look, 30, what)

@@ -75,8 +75,8 @@ class Player:
         for group in spec.get("resourceGroups") or ():
             for flavor in group["flavors"]:
                 flavor["name"] = f"{space}-{flavor['name']}"
-        if "cohortName" in spec:
-            spec["cohortName"] = f"{space}-{spec['cohortName']}"
+        for field in spec.keys() & {"cohortName", "parentName"}:
+            spec[field] = f"{space}-{spec[field]}"
         return spec
 
     def _step(self, world: World, step: Job | str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from tests.support import goldens
@@ -73,10 +72,6 @@ class PodDesk(Desk):
     def group_condition(self, name: str, kind: str) -> str:
         found = brief((self.group(name).get("status") or {}).get("conditions"))
         return str(found.get(kind, ["None"])[0])
-
-    def tick(self) -> None:
-        """Let a second pass: ages are counted in whole ones."""
-        time.sleep(1.1)
 
     def until_free(self, *names: str) -> None:
         for name in names:

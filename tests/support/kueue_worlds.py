@@ -1,4 +1,4 @@
-"""Random worlds for Kueue: cohorts, queues, flavors, and jobs that come and go. One seed, one world.
+"""Random worlds for Kueue: cohorts in cohorts, queues, flavors, and jobs that come and go. One seed, one world.
 
 Jobs of a world differ in priority where any of its queues may preempt: else Kueue itself would choose by chance.
 """
@@ -40,9 +40,9 @@ def world(seed: int) -> World:
     """The world of a seed."""
     dice = random.Random(seed)
     resources = dice.choice(_RESOURCES)
-    flavors = ["f1", "f2"][: dice.randint(1, 2)]
-    cohorts = {"c1": {"resourceGroups": [_group(dice, flavors, resources, limits=False)]} if dice.random() < 0.3 else {}}
-    queues = {f"q{number}": _queue(dice, flavors, resources) for number in range(1, dice.randint(2, 4) + 1)}
+    flavors = ["f1", "f2", "f3"][: dice.randint(1, 3)]
+    cohorts = _cohorts(dice, flavors, resources)
+    queues = {f"q{number}": _queue(dice, flavors, resources, list(cohorts)) for number in range(1, dice.randint(2, 4) + 1)}
     made = World(seed, flavors, cohorts, queues)
     preempting = any("preemption" in spec for spec in queues.values())
     levels = dice.sample(range(1, 100), STEPS)
@@ -57,6 +57,18 @@ def world(seed: int) -> World:
         made.steps.append(job)
         alive.append(job.name)
     return made
+
+
+def _cohorts(dice: random.Random, flavors: list[str], resources: tuple[str, ...]) -> dict[str, Obj]:
+    """One cohort, or a tree of up to four; some have quota of their own, and some that are in others have limits."""
+    found: dict[str, Obj] = {}
+    for number in range(1, dice.choice([1, 1, 2, 3, 4]) + 1):
+        parent = f"c{dice.randint(1, number - 1)}" if number > 1 else ""
+        spec: Obj = {"parentName": parent} if parent else {}
+        if dice.random() < 0.3:
+            spec["resourceGroups"] = [_group(dice, flavors, resources, limits=bool(parent))]
+        found[f"c{number}"] = spec
+    return found
 
 
 def _group(dice: random.Random, flavors: list[str], resources: tuple[str, ...], *, limits: bool) -> Obj:
@@ -76,12 +88,12 @@ def _quota(dice: random.Random, resource: str, *, limits: bool) -> Obj:
     return found
 
 
-def _queue(dice: random.Random, flavors: list[str], resources: tuple[str, ...]) -> Obj:
+def _queue(dice: random.Random, flavors: list[str], resources: tuple[str, ...], cohorts: list[str]) -> Obj:
     together = dice.random() < 0.85
     mine = dice.sample(flavors, dice.randint(1, len(flavors)))
     spec: Obj = {"resourceGroups": [_group(dice, mine, resources, limits=together)]}
     if together:
-        spec["cohortName"] = "c1"
+        spec["cohortName"] = dice.choice(cohorts)
     spec["queueingStrategy"] = dice.choice(["BestEffortFIFO", "BestEffortFIFO", "StrictFIFO"])
     if dice.random() < 0.6:
         spec["preemption"] = _preemption(dice)

@@ -8,6 +8,7 @@ import pytest
 from tests.support.clusters import Cluster, RealCluster, TwinCluster
 from tests.support.jobset_gates import Gates, install
 from tests.support.jobsets import Played
+from tests.support.kueue_settings import Settings, installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,16 +49,13 @@ def real(cluster: Cluster) -> bool:
 
 
 @pytest.fixture(scope="module")
-def kueue(request: pytest.FixtureRequest, cluster: Cluster, jobset: Gates) -> None:
+def kueue(request: pytest.FixtureRequest, cluster: Cluster, jobset: Gates) -> Settings:
     """Kueue, installed in the cluster; it queues pods too where a file says `PODS = True`."""
-    if isinstance(cluster, RealCluster):
-        from tests.real.kueue import KueueManager
-
-        KueueManager(cluster.plane, cluster.api, pods=getattr(request.module, "PODS", False))
+    return installed(cluster, pods=getattr(request.module, "PODS", False))
 
 
 @pytest.fixture
-def desk(cluster: Cluster, kueue: None, ns: str) -> Desk:
+def desk(cluster: Cluster, kueue: Settings, ns: str) -> Desk:
     """A namespace with hands for Kueue's objects."""
     from tests.support.kueue import Desk
 

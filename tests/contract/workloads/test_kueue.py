@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,11 +21,6 @@ _TOLD = (
     "EvictedDueToPreempted",
     "FinishedWorkload",
 )
-
-
-def _tick() -> None:
-    """Let a second pass: queues know no smaller difference in time."""
-    time.sleep(1.1)
 
 
 def test_a_job_is_admitted(desk: Desk) -> None:
@@ -111,9 +105,9 @@ def test_strict_order(desk: Desk) -> None:
     desk.until_runs("a")
     desk.job("b", "q", cpu=2).ok(201)
     desk.until_waits("b", "more needed")
-    _tick()
+    desk.tick()
     desk.job("c", "q", cpu=1).ok(201)
-    _tick()
+    desk.tick()
     desk.compare("strict", desk.picture("b", "c")["c"]["job"])
     desk.finish("a")
     desk.until_runs("b", "c")
@@ -152,7 +146,7 @@ def test_the_oldest_first(desk: Desk) -> None:
     for name in "bc":
         desk.job(name, "q").ok(201)
         desk.until_waits(name, "more needed")
-        _tick()
+        desk.tick()
     desk.finish("a")
     desk.until_runs("b")
     assert desk.get_job("c")["spec"]["suspend"]
@@ -163,7 +157,7 @@ def test_preemption_in_the_queue(desk: Desk) -> None:
     desk.queue("q", {"name": "f", "cpu": 2}, preemption={"withinClusterQueue": "LowerPriority"})
     desk.job("a", "q").ok(201)
     desk.until_runs("a")
-    _tick()
+    desk.tick()
     desk.job("b", "q").ok(201)
     desk.until_runs("b")
     desk.job("c", "q", priority="high").ok(201)
@@ -179,12 +173,12 @@ def test_preemption_of_newer_equals(desk: Desk) -> None:
     desk.queue("q", {"name": "f", "cpu": 2}, preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"})
     desk.job("a", "q", cpu=1).ok(201)
     desk.until_runs("a")
-    _tick()
+    desk.tick()
     desk.job("b", "q", cpu=2).ok(201)
     desk.until_waits("b", "more needed")
-    _tick()
+    desk.tick()
     desk.job("c", "q", cpu=1).ok(201)
-    _tick()
+    desk.tick()
     desk.compare("newer_equals", {name: desk.get_job(name)["spec"]["suspend"] for name in "abc"})
 
 
@@ -242,12 +236,40 @@ def test_quota_of_the_cohort(desk: Desk) -> None:
     desk.compare("cohort", desk.picture("a"))
 
 
+def test_cohorts_that_go_round(desk: Desk) -> None:
+    """While a workload runs in such a queue the real one dies of it: what it uses would have to be added up for ever."""
+    for name, parent in (("one", "two"), ("two", "one")):
+        desk.make("Cohort", "cohorts", desk.own(name), {"parentName": desk.own(parent)}).ok(201)
+    desk.queue("q", {"name": "f", "cpu": 1}, cohort="one")
+    desk.job("a", "q").ok(201)
+    desk.until_waits("a", "inactive")
+    desk.compare("circular", {**desk.picture("a"), "queue": desk.queue_status("q")["conditions"]})
+    desk.api.patch(f"{GROUP}/cohorts/{desk.own('two')}", {"spec": {"parentName": None}}).ok()
+    desk.until_runs("a")
+
+
+def test_quota_of_a_cohort_above(desk: Desk) -> None:
+    desk.flavor("f")
+    groups = desk.groups({"name": "f", "cpu": 3})
+    desk.make("Cohort", "cohorts", desk.own("top"), {"resourceGroups": groups}).ok(201)
+    desk.make("Cohort", "cohorts", desk.own("left"), {"parentName": desk.own("top")}).ok(201)
+    desk.make("Cohort", "cohorts", desk.own("right"), {"parentName": desk.own("top")}).ok(201)
+    desk.queue("q", {"name": "f", "cpu": 1}, cohort="left")
+    desk.queue("r", {"name": "f", "cpu": 1}, cohort="right", preemption={"reclaimWithinCohort": "Any"})
+    desk.job("a", "q", cpu=5).ok(201)
+    desk.until_runs("a")
+    desk.job("b", "r", cpu=1).ok(201)
+    desk.until_runs("b")
+    desk.until_waits("a", "more needed")
+    desk.compare("cohort_above", desk.picture("a", "b"))
+
+
 def test_quota_is_reclaimed(desk: Desk) -> None:
     desk.queue("q", {"name": "f", "cpu": 2}, cohort="all", preemption={"reclaimWithinCohort": "Any"})
     desk.queue("r", {"name": "f", "cpu": 2}, cohort="all")
     desk.job("a", "r", cpu=2).ok(201)
     desk.until_runs("a")
-    _tick()
+    desk.tick()
     desk.job("b", "r", cpu=1).ok(201)
     desk.until_runs("b")
     desk.job("c", "q", cpu=2).ok(201)
@@ -524,7 +546,7 @@ def test_what_is_in_use_stays(desk: Desk) -> None:
     desk.until_runs("a")
     desk.api.delete(f"{GROUP}/resourceflavors/{desk.own('f')}").ok()
     desk.api.delete(f"{GROUP}/clusterqueues/{desk.own('q')}").ok()
-    _tick()
+    desk.tick()
     seen = {"queue": desk.get_queue("q")["metadata"]["finalizers"]}
     desk.compare("in_use", seen)
     desk.finish("a")
@@ -609,6 +631,47 @@ def test_queues_that_are_refused(desk: Desk, case: str) -> None:
     spec = {"resourceGroups": desk.groups(*bad["flavors"])} if bad["flavors"] else {}
     answer = desk.make("ClusterQueue", "clusterqueues", desk.own("q"), {**spec, **bad.get("spec", {})})
     desk.compare(f"refused_{case}", [answer.status, answer.json.get("reason"), answer.json["message"]])
+
+
+_BAD_JOBS: dict[str, dict[str, Any]] = {
+    "no_time": {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "0"}},
+    "time_is_no_number": {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "soon"}},
+    "prebuilt_is_no_name": {"labels": {"kueue.x-k8s.io/prebuilt-workload-name": "Not_A_Name"}},
+    "least_is_no_number": {"annotations": {"kueue.x-k8s.io/job-min-parallelism": "some"}},
+    "least_is_all": {"pods": 2, "annotations": {"kueue.x-k8s.io/job-min-parallelism": "2"}},
+    "least_is_none": {"pods": 2, "annotations": {"kueue.x-k8s.io/job-min-parallelism": "0"}},
+    "same_is_no_answer": {"annotations": {"kueue.x-k8s.io/job-completions-equal-parallelism": "maybe"}},
+    "same_without_indexes": {"annotations": {"kueue.x-k8s.io/job-completions-equal-parallelism": "true"}},
+}
+
+
+@pytest.mark.parametrize("case", sorted(_BAD_JOBS))
+def test_jobs_that_are_refused(desk: Desk, case: str) -> None:
+    answer = desk.job("a", "q", **_BAD_JOBS[case])
+    desk.compare(f"refused_job_{case}", [answer.status, answer.json.get("reason"), answer.json.get("message")])
+
+
+def test_changes_of_a_running_job(desk: Desk) -> None:
+    desk.queue("q", {"name": "f", "cpu": 3})
+    desk.job("a", "q", pods=5, annotations={"kueue.x-k8s.io/job-min-parallelism": "2"}).ok(201)
+    desk.until_runs("a")
+    seen = {}
+    for name, body in {
+        "parallelism": {"spec": {"parallelism": 2}},
+        "time": {"metadata": {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "5"}}},
+        "prebuilt": {"metadata": {"labels": {"kueue.x-k8s.io/prebuilt-workload-name": "w"}}},
+        "least": {"metadata": {"annotations": {"kueue.x-k8s.io/job-min-parallelism": "9"}}},
+    }.items():
+        answer = desk.change_job("a", body)
+        seen[name] = [answer.status, answer.json.get("message")]
+    desk.compare("changes_refused", seen)
+
+
+def test_the_default_queue_stays(desk: Desk) -> None:
+    desk.queue("default", {"name": "f", "cpu": 0})
+    desk.job("a", "default").ok(201)
+    answer = desk.change_job("a", {"metadata": {"labels": {QUEUE: None}}})
+    desk.compare("default_stays", [answer.status, answer.json.get("message")])
 
 
 def test_a_queue_name_that_is_none(desk: Desk) -> None:

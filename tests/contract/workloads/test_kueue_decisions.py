@@ -13,13 +13,14 @@ from tests.support.kueue_worlds import world
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
+    from tests.support.kueue_settings import Settings
 
 SEEDS = int(os.environ.get("SLICEWORKS_KUEUE_SEEDS") or (100 if real_wanted() else 30))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_random_worlds(cluster: Cluster, kueue: None) -> None:
+def test_random_worlds(cluster: Cluster, kueue: Settings) -> None:
     real = cluster.name == "real"
     player = Player(cluster.api, f"rw{os.getpid()}", [world(seed) for seed in range(SEEDS)])
     player.play()

@@ -10,12 +10,13 @@ from tests.support.kueue_pods import PodDesk
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
+    from tests.support.kueue_settings import Settings
 
 PODS = True
 
 
 @pytest.fixture
-def desk(cluster: Cluster, kueue: None, ns: str) -> PodDesk:
+def desk(cluster: Cluster, kueue: Settings, ns: str) -> PodDesk:
     return PodDesk(cluster, ns)
 
 

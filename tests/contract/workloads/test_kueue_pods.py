@@ -10,6 +10,7 @@ from tests.support.kueue_pods import FAST, NAME, RETRIABLE, SERVING, TOTAL, PodD
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
+    from tests.support.kueue_settings import Settings
 
 PODS = True
 _TOLD = (
@@ -24,7 +25,7 @@ _TOLD = (
 
 
 @pytest.fixture
-def desk(cluster: Cluster, kueue: None, ns: str) -> PodDesk:
+def desk(cluster: Cluster, kueue: Settings, ns: str) -> PodDesk:
     return PodDesk(cluster, ns)
 
 

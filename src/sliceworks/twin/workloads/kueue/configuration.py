@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     Get = Callable[[str, str, str], Mapping[str, Any] | None]
 
-NAMESPACE, CONFIG = "kueue-system", "kueue-manager-config"
+CONFIG_MAPS = "/configmaps"
+PLACE = ("kueue-system", "kueue-manager-config")
 _FILE = "controller_manager_config.yaml"
 _FRAMEWORKS = frozenset({"batch/job", "jobset.x-k8s.io/jobset", "pod", "deployment"})
 
@@ -58,8 +59,12 @@ class Configuration:
 
     @property
     def _settings(self) -> Settings:
-        found = self._get("/configmaps", NAMESPACE, CONFIG)
-        return _read(((found or {}).get("data") or {}).get(_FILE, ""))
+        return read(self._get(CONFIG_MAPS, *PLACE))
+
+
+def read(config_map: Mapping[str, Any] | None) -> Settings:
+    """What the ConfigMap says; without one, or when it cannot be read, what holds then."""
+    return _read(((config_map or {}).get("data") or {}).get(_FILE, ""))
 
 
 @lru_cache(maxsize=8)

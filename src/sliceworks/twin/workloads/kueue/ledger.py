@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock
 from sliceworks.kube.selectors import LabelSelector, from_label_selector
 from sliceworks.twin.workloads.kueue import conditions, reading
+from sliceworks.twin.workloads.kueue.configuration import CONFIG_MAPS, PLACE, read
 from sliceworks.twin.workloads.kueue.core.brain import Brain, Refused
 from sliceworks.twin.workloads.kueue.core.pending import NAMESPACE
 from sliceworks.twin.workloads.kueue.keys import (
@@ -37,7 +38,7 @@ WATCHED = frozenset({CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, FLAVORS, WORKLOADS, 
 class Ledger:
     """Follows Kueue's objects. `workloads` are those of each job, `members` those that name a LocalQueue."""
 
-    watches = frozenset({CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, FLAVORS, WORKLOADS, CHECKS, NAMESPACES})
+    watches = WATCHED | {CONFIG_MAPS}
 
     def __init__(self) -> None:
         self.brain = Brain(self._veto)
@@ -60,10 +61,20 @@ class Ledger:
             WORKLOADS: self._workload,
             CHECKS: self._check,
             NAMESPACES: self._namespace,
+            CONFIG_MAPS: self._config,
         }
+        self._by_eviction = True
 
     def observe(self, change: Change) -> None:
         self._follow[change.resource](change)
+
+    def _config(self, change: Change) -> None:
+        if (change.namespace, change.name) == PLACE:
+            found = read(change.obj if change.type != "DELETED" else None).pods_ready
+            self._by_eviction = found is None or found.by_eviction
+
+    def _item(self, obj: Obj) -> Item:
+        return reading.item(obj, clock.timestamp(), by_eviction=self._by_eviction)
 
     # Queues and what they need.
 
@@ -197,7 +208,7 @@ class Ledger:
         self.members.get(self._queue_of.pop(key, key), set()).discard(key)
 
     def _reserved(self, key: Key, obj: Obj) -> None:
-        new = reading.item(obj, clock.timestamp())
+        new = self._item(obj)
         old = self.brain.items.get(key)
         home = self.brain.tree.leaves.get(new.cluster_queue)
         self.assumed.discard(key)
@@ -213,7 +224,7 @@ class Ledger:
             self.brain.wake(new.cluster_queue)
 
     def _waiting(self, key: Key, obj: Obj) -> None:
-        new = reading.item(obj, clock.timestamp())
+        new = self._item(obj)
         old = self.brain.items.get(key)
         home = self.brain.tree.leaves.get(old.cluster_queue) if old is not None else None
         if (

@@ -72,8 +72,8 @@ def _policy(spec: Mapping[str, Any]) -> Policy:
     )
 
 
-def item(obj: Mapping[str, Any], now: str) -> Item:
-    """A Workload; one with a reservation has the usage of its admission."""
+def item(obj: Mapping[str, Any], now: str, *, by_eviction: bool = True) -> Item:
+    """A Workload; one with a reservation has the usage of its admission. `by_eviction` is for those that did not get ready."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
     admission = status.get("admission")
     pod_sets = _admitted(obj, admission) if admission else _wanted(obj)
@@ -81,7 +81,7 @@ def item(obj: Mapping[str, Any], now: str) -> Item:
         (metadata["namespace"], metadata["name"]),
         (metadata["namespace"], spec.get("queueName") or ""),
         spec.get("priority") or 0,
-        queue_time(obj),
+        queue_time(obj, by_eviction=by_eviction),
         pod_sets,
         uid=metadata["uid"],
         evicted=conditions.true(obj, EVICTED),
@@ -108,10 +108,10 @@ def _placing(spec: Mapping[str, Any]) -> tuple[Any, ...]:
     return spec.get("nodeSelector"), spec.get("affinity"), spec.get("tolerations")
 
 
-def queue_time(obj: Mapping[str, Any]) -> str:
+def queue_time(obj: Mapping[str, Any], *, by_eviction: bool) -> str:
     """When a Workload came, or came again after it did not get ready or was sent back."""
     evicted = conditions.find(obj, EVICTED)
-    if evicted and evicted["status"] == "True" and evicted["reason"] in _BY_EVICTION:
+    if evicted and evicted["status"] == "True" and evicted["reason"] in _BY_EVICTION[0 if by_eviction else 1 :]:
         return str(evicted["lastTransitionTime"])
     return str(obj["metadata"]["creationTimestamp"])
 

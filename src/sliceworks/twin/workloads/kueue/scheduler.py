@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,11 @@ from sliceworks.base import clock
 from sliceworks.base.errors import ApiError
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.workloads.kueue import conditions
+from sliceworks.twin.workloads.kueue.configuration import Configuration
 from sliceworks.twin.workloads.kueue.core.model import amount_text
 from sliceworks.twin.workloads.kueue.core.preemption import WORDS
 from sliceworks.twin.workloads.kueue.hands import Hands
-from sliceworks.twin.workloads.kueue.keys import ADMISSION, JOB_UID, PREEMPTED, REQUEUED, WORKLOADS, Obj
+from sliceworks.twin.workloads.kueue.keys import ADMISSION, JOB_UID, PREEMPTED, READY, REQUEUED, WORKLOADS, Obj
 from sliceworks.twin.workloads.kueue.ledger import WATCHED, Ledger, checks_for
 
 if TYPE_CHECKING:
@@ -35,8 +37,12 @@ class Scheduling(Controller[str]):
         super().__init__(world)
         self._ledger = world.shared(Ledger)
         self._hands = Hands(world, ADMISSION)
+        self._config = Configuration(world.get)
+        self._changed = asyncio.Event()
 
     def observe(self, change: Change) -> None:
+        if change.resource == WORKLOADS:
+            self._changed.set()
         if self._ledger.brain.ready:
             self.queue.add(_CYCLE)
 
@@ -50,6 +56,7 @@ class Scheduling(Controller[str]):
                 entry.item.reserved_at = clock.timestamp()
                 self._ledger.assumed.add(entry.item.key)
             for entry in admitted:
+                await self._all_ready(entry)
                 await self._admit(entry)
             for entry in done.entries:
                 for target in entry.evicting:
@@ -58,6 +65,24 @@ class Scheduling(Controller[str]):
                     await self._wait(entry.item, entry.message)
             for refused in done.refused:
                 await self._wait(refused.item, refused.message)
+
+    async def _all_ready(self, entry: Entry) -> None:
+        """Where nobody is admitted before the pods of all others are ready, wait for them; nothing else is decided meanwhile."""
+        told = False
+        while (config := self._config.pods_ready) is not None and config.block and self._unready():
+            self._changed.clear()
+            if not told:
+                await self._hands.status(entry.item.key, _say_waiting)
+            told = True
+            await self._changed.wait()
+
+    def _unready(self) -> bool:
+        for leaf in self._ledger.brain.tree.leaves.values():
+            for key in leaf.items:
+                obj = None if key in self._ledger.assumed else self.world.get(WORKLOADS, *key)
+                if obj is not None and not conditions.true(obj, READY):
+                    return True
+        return False
 
     async def _admit(self, entry: Entry) -> None:
         key = entry.item.key
@@ -126,6 +151,10 @@ class Scheduling(Controller[str]):
         written = await self._hands.status(item.key, pending)
         if written is not None:
             await self._hands.warning(written, "Pending", message)
+
+
+def _say_waiting(obj: Obj) -> None:
+    conditions.unreserve(obj, "Waiting", "waiting for all admitted workloads to be in PodsReady condition")
 
 
 def _admission(entry: Entry) -> Obj:

@@ -9,8 +9,8 @@ from sliceworks.base import quantity
 from sliceworks.schemas.field_errors import FieldError, duplicate, invalid
 from sliceworks.twin.workloads.kueue import conditions
 from sliceworks.twin.workloads.kueue.conversion import OLD, queue_to_new
-from sliceworks.twin.workloads.kueue.job_checks import changed_job_errors, new_job_errors
-from sliceworks.twin.workloads.kueue.keys import IN_USE, JOBSETS, LOCAL_QUEUES, QUEUE, RESERVED, Obj
+from sliceworks.twin.workloads.kueue.job_checks import batch_job_errors, changed_job_errors, new_job_errors
+from sliceworks.twin.workloads.kueue.keys import IN_USE, JOBS, JOBSETS, LOCAL_QUEUES, QUEUE, RESERVED, STOPPING, Obj
 from sliceworks.twin.workloads.kueue.refusing import refuse
 
 if TYPE_CHECKING:
@@ -56,11 +56,17 @@ def _managed_owner(ctx: Admission, obj: Mapping[str, Any]) -> bool:
 
 def check_job(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
     """A queue's name must be one, and stays while the job runs."""
+    own = batch_job_errors(obj, old) if ctx.resource == JOBS else ()
     if old is None:
-        refuse(ctx, new_job_errors(obj))
+        refuse(ctx, [*new_job_errors(obj), *own])
     else:
-        suspended, was = (bool(one["spec"].get("suspend")) for one in (obj, old))
-        refuse(ctx, changed_job_errors(ctx, obj, old, suspended, was))
+        suspended, was = (_suspended(one) for one in (obj, old))
+        refuse(ctx, [*new_job_errors(obj), *own, *changed_job_errors(ctx, obj, old, suspended, was)])
+
+
+def _suspended(job: Mapping[str, Any]) -> bool:
+    stopping = (job["metadata"].get("annotations") or {}).get(STOPPING) == "true"
+    return bool(job["spec"].get("suspend")) and not stopping
 
 
 def check_cluster_queue(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
