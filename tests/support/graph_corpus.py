@@ -29,14 +29,14 @@ CORPUS = Path(__file__).parent.parent / "contract" / "graphs" / "corpus"
 DEFINITIONS = "/apis/kro.run/v1alpha1/resourcegraphdefinitions"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LOOKS, PAUSE = 150, 0.2
+_LONG = 10  # looks that see nothing new
 _HASH = re.compile(r"(applyset-|sha256:)[\w-]{43}")
 _CHILDREN = {
-    "": ("configmaps", "services", "serviceaccounts", "pods"),
-    "apps": ("deployments",),
-}
-_CLUSTER_WIDE = {
-    "": ("namespaces",),
-    "rbac.authorization.k8s.io": ("clusterroles",),
+    "": ("configmaps", "services", "serviceaccounts", "pods", "namespaces", "secrets", "resourcequotas"),
+    "apps": ("deployments", "daemonsets", "statefulsets"),
+    "batch": ("jobs",),
+    "networking.k8s.io": ("ingresses", "networkpolicies"),
+    "rbac.authorization.k8s.io": ("clusterroles", "clusterrolebindings", "roles", "rolebindings"),
     "apiextensions.k8s.io": ("customresourcedefinitions",),
 }
 _VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink"}
@@ -190,15 +190,31 @@ class Player:
     async def _children(self, case: Case) -> list[Object]:
         found: list[Object] = []
         selector = f"?labelSelector=kro.run%2Finstance-kind%3D{case.kind}"
-        for table, scope in ((_CHILDREN, "/namespaces/{}"), (_CLUSTER_WIDE, "")):
-            for group, plurals in table.items():
-                for plural in plurals:
-                    root = f"/apis/{group}/v1" if group else "/api/v1"
-                    spaces = (case.namespace, f"{case.namespace}-inner", "default") if scope else ("",)
-                    for space in spaces:
-                        _, answer = await self._ask("GET", f"{root}{scope.format(space)}/{plural}{selector}")
-                        found += [{"kind": plural, **_shown(item)} for item in answer.get("items") or ()]
+        for group, plurals in _CHILDREN.items():
+            for plural in plurals:
+                _, answer = await self._ask("GET", f"{f'/apis/{group}/v1' if group else '/api/v1'}/{plural}{selector}")
+                found += [{"kind": plural, **_shown(item)} for item in answer.get("items") or ()]
         return sorted(found, key=lambda item: (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]))
+
+    async def rest(self, case: Case, instance: Object) -> Object:
+        """What comes of an instance from elsewhere, however it ends: once nothing has changed for a while."""
+        namespace = instance["metadata"].setdefault("namespace", "default")
+        await self._ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        path = (await self._path(case)).replace(f"/namespaces/{case.namespace}/", f"/namespaces/{namespace}/")
+        status, answer = await self._ask("POST", path, instance)
+        if status >= 400:
+            return {"refused": answer.get("reason")}
+        seen: Object = {}
+        still = 0
+        for _ in range(LOOKS):
+            _, found = await self._ask("GET", f"{path}/{instance['metadata']['name']}")
+            now = {"instance": _shown(found, owners=False), "children": await self._children(case)}
+            still = still + 1 if now == seen and (found.get("status") or {}).get("state") else 0
+            if still >= _LONG:
+                break
+            seen = now
+            await self._sleep(PAUSE)
+        return seen
 
 
 def _current(instance: Object) -> bool:

@@ -69,9 +69,7 @@ def test_default_account_is_given_back(api: Api, ns: str) -> None:
     api.delete(f"{GRAPHS}/box").ok()
 
 
-def test_controller_that_died_goes_on(
-    cluster: Cluster, api: Api, ns: str, controller: Process, tmp_path: Path
-) -> None:
+def test_controller_that_died_goes_on(cluster: Cluster, api: Api, ns: str, controller: Process, tmp_path: Path) -> None:
     graph = yaml.load(BOX.replace("box", "crate").replace("Box", "Crate"), yaml.CSafeLoader)
     apply(api, graph)
     shops.await_graph(api, "crate")
