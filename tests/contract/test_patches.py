@@ -150,3 +150,33 @@ def test_patch_of_immutable_pod_fields(api: Api, core: str) -> None:
     answer = api.patch(f"{core}/pods/p", {"spec": {"hostname": "x"}}).refused(422, "Invalid")
     assert answer.message.startswith('Pod "p" is invalid: spec: Forbidden: pod updates may not change fields other than')
     assert answer.causes[0][:2] == ("FieldValueForbidden", "spec")
+
+
+def test_metadata_as_it_was_is_no_change(api: Api, core: str) -> None:
+    made = api.post(f"{core}/pods", pod("p")).ok(201).json["metadata"]
+    lock = {"uid": made["uid"], "resourceVersion": made["resourceVersion"]}
+    same = api.patch(f"{core}/pods/p", {"metadata": lock}).ok(200).json["metadata"]
+    assert same == made
+    answer = api.patch(f"{core}/pods/p/status", {"metadata": lock, "status": {"message": "hello"}}).ok(200).json
+    assert answer["metadata"]["resourceVersion"] != made["resourceVersion"]
+    assert {key: value for key, value in answer["metadata"].items() if key not in ("managedFields", "resourceVersion")} == {
+        key: value for key, value in made.items() if key not in ("managedFields", "resourceVersion")
+    }
+    assert [one["manager"] for one in answer["metadata"]["managedFields"] if one.get("subresource") == "status"] != []
+
+
+@pytest.mark.parametrize("generation", [True, 1.5, "1"])
+@pytest.mark.parametrize("below", ["", "/status"])
+def test_numbers_of_another_type_are_no_copies(api: Api, core: str, below: str, generation: Any) -> None:
+    api.post(f"{core}/pods", pod("p")).ok(201)
+    api.patch(f"{core}/pods/p{below}", {"metadata": {"generation": generation}}).refused(422, "Invalid")
+
+
+def test_a_pod_is_warned_of_when_it_is_made_alone(api: Api, core: str) -> None:
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    body = pod("p")
+    body["spec"]["topologySpreadConstraints"] = [spread]
+    made = api.post(f"{core}/pods", body).ok(201)
+    assert len(made.warnings) == 1
+    assert api.patch(f"{core}/pods/p", {"metadata": {"labels": {"a": "b"}}}).ok(200).warnings == []
+    assert api.put(f"{core}/pods/p", api.get(f"{core}/pods/p").json).ok(200).warnings == []
