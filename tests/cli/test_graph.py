@@ -1,0 +1,217 @@
+"""`sliceworks graph`: what is printed for a graph and its instance, and what is said of those that are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import orjson
+import pytest
+from tests.support import texts
+
+from sliceworks.cli import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = "examples/graphs/gemma-on-tpu"
+DEFINITION, INSTANCE, WRITTEN = f"{EXAMPLE}/definition.yaml", f"{EXAMPLE}/instance.yaml", f"{EXAMPLE}/as-written"
+GRAPH = """
+apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata: {name: shops}
+spec:
+  schema:
+    apiVersion: v1alpha1
+    kind: Shop
+    spec: {colours: '[]string | default=["red"]', open: boolean | default=true, size: integer | default=2}
+  resources:
+  - id: settings
+    template:
+      {apiVersion: v1, kind: ConfigMap, metadata: {name: "${schema.metadata.name}"}, data: {size: "${string(schema.spec.size)}"}}
+  - id: notes
+    forEach: [{colour: "${schema.spec.colours}"}]
+    template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${schema.metadata.name}-${colour}"}}
+  - id: service
+    includeWhen: ["${schema.spec.open}"]
+    template: {apiVersion: v1, kind: Service, metadata: {name: "${settings.metadata.name}"}, spec: {ports: [{port: 80}]}}
+  - id: last
+    includeWhen: ['${service.spec.clusterIP != ""}']
+    template: {apiVersion: v1, kind: ConfigMap, metadata: {name: last}, data: {ip: "${service.spec.clusterIP}"}}
+"""
+SHOP = "apiVersion: kro.run/v1alpha1\nkind: Shop\nmetadata: {name: corner, namespace: town}\nspec: {}\n"
+
+
+@pytest.fixture(autouse=True)
+def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[str, str]:
+    assert main.run(["graph", *arguments]) == code
+    return capsys.readouterr()
+
+
+def files(folder: Path, **contents: str) -> list[str]:
+    for name, text in contents.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return [str(folder / f"{name}.yaml") for name in contents]
+
+
+@pytest.mark.parametrize(
+    ("golden", "arguments"),
+    [
+        ("graph-check", ["check", DEFINITION, INSTANCE]),
+        ("graph-render", ["render", DEFINITION, INSTANCE]),
+        ("graph-render-with-objects", ["render", DEFINITION, INSTANCE, "--objects", f"{EXAMPLE}/day/10-administrator.yaml"]),
+        ("graph-render-table", ["render", DEFINITION, INSTANCE, "-o", "table"]),
+        ("graph-render-name", ["render", DEFINITION, INSTANCE, "-o", "name"]),
+        ("graph-diff", ["diff", DEFINITION, INSTANCE, "--from-rgd", f"{WRITTEN}/rgd.yaml"]),
+        ("graph-diff-yaml", ["diff", DEFINITION, INSTANCE, "--from-rgd", f"{WRITTEN}/rgd.yaml", "-o", "yaml"]),
+        ("graph-diagram-mermaid", ["diagram", DEFINITION, "-o", "mermaid"]),
+        ("graph-diagram-svg", ["diagram", DEFINITION]),
+    ],
+)
+def test_what_is_printed(golden: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    texts.check(golden, run(capsys, *arguments)[0])
+
+
+def test_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = run(capsys, "check", WRITTEN, code=1)
+    old = "name and namespace of externalRef stand beside metadata, an old form; write metadata: {name: …, namespace: …}"
+    assert err.splitlines() == [
+        f"error: {WRITTEN}/instance.yaml:7: unknown field spec.kaggelSecret; did you mean kaggleSecret?",
+        f"warning: {WRITTEN}/rgd.yaml:7: apiVersion: kro.run/v1alpha1 is an old form; write apiVersion: v1alpha1",
+        f"warning: {WRITTEN}/rgd.yaml:20: {old}",
+    ]
+    assert "wrong" in out
+    found = orjson.loads(run(capsys, "check", WRITTEN, "-o", "json", code=1)[0])
+    assert [each["good"] for each in found] == [False, True]
+    assert found[0]["issues"][0]["remedy"] == "did you mean kaggleSecret?"
+    assert len(found[1]["warnings"]) == 2
+    assert found[1]["order"][0] == "project"
+
+
+def test_instance_that_is_wrong_is_not_rendered(capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = run(capsys, "render", f"{WRITTEN}/rgd.yaml", f"{WRITTEN}/instance.yaml", code=1)
+    assert err == (f"error: {WRITTEN}/instance.yaml:7: unknown field spec.kaggelSecret\nhint: did you mean kaggleSecret?\n")
+
+
+def test_every_mistake_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = GRAPH.replace("schema.spec.size", "schema.spec.sice").replace("kind: Service", "kind: Servise")
+    _, err = run(capsys, "check", *files(tmp_path, graph=wrong), code=1)
+    lines = [line.removeprefix(f"error: {tmp_path}/") for line in err.splitlines()]
+    for place, *words in (
+        ("graph.yaml:13: ", "unknown field sice", "${string(schema.spec.sice)}", "did you mean size?"),
+        ("graph.yaml:19: ", "unknown kind Servise of v1", "did you mean Service?"),
+    ):
+        assert any(line.startswith(place) and all(word in line for word in words) for line in lines), err
+
+
+def test_states_of_resources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph, shop, closed = files(
+        tmp_path, graph=GRAPH, shop=SHOP, closed=SHOP.replace("spec: {}", "spec: {open: false, colours: [red, blue]}")
+    )
+    found = {each["resource"]: each for each in orjson.loads(run(capsys, "render", graph, shop, "-o", "json")[0])}
+    assert found["settings"]["objects"][0]["data"] == {"size": "2"}
+    assert [obj["metadata"]["name"] for obj in found["notes"]["objects"]] == ["corner-red"]
+    assert (found["last"]["state"], found["last"]["because"]) == ("undecided", 'only if ${service.spec.clusterIP != ""}')
+    assert found["last"]["unknown"] == ["${service.spec.clusterIP}"]
+    found = {each["resource"]: each for each in orjson.loads(run(capsys, "render", graph, closed, "-o", "json")[0])}
+    assert (found["service"]["state"], found["service"]["because"]) == ("left out", "${schema.spec.open}")
+    assert (found["last"]["state"], found["last"]["because"]) == ("left out", "service is left out")
+    assert len(found["notes"]["objects"]) == 2
+    text, _ = run(capsys, "render", graph, closed)
+    assert "# service: left out, ${schema.spec.open}\n" in text
+
+
+def test_diff_of_two_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed = SHOP.replace("spec: {}", "spec: {size: 5, open: false, colours: [blue, green]}")
+    graph, shop, other = files(tmp_path, graph=GRAPH, shop=SHOP, other=changed)
+    out, err = run(capsys, "diff", graph, other, "--from-instance", shop)
+    assert out.splitlines() == [
+        "~ change ConfigMap town/corner  [settings]",
+        "    data.size: 2 → 5",
+        "+ create ConfigMap town/corner-blue  [notes]",
+        "+ create ConfigMap town/corner-green  [notes]",
+        "- delete ConfigMap town/corner-red  [notes]",
+        "- delete Service town/corner  [service]",
+        "- delete ConfigMap town/last  [last]",
+    ]
+    assert err == "2 to create, 1 to change, 3 to delete.\n"
+    run(capsys, "diff", graph, other, "--from-instance", shop, "--exit-code", code=1)
+    assert run(capsys, "diff", graph, shop, "--from-instance", shop, "--exit-code") == ("", "Nothing changes.\n")
+
+
+def test_kinds_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    uses = GRAPH.replace("kind: Service, metadata: {name", "kind: Box, metadata: {name").replace(
+        "{apiVersion: v1, kind: Box", "{apiVersion: example.com/v1, kind: Box"
+    )
+    definition = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boxes.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Box, plural: boxes}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              clusterIP: {type: string}
+              ports: {type: array, items: {type: object, properties: {port: {type: integer}}}}
+"""
+    graph, box = files(tmp_path, graph=uses, box=definition)
+    _, err = run(capsys, "check", graph, code=1)
+    assert "unknown kind Box of example.com/v1" in err
+    run(capsys, "check", graph, "--crds", box)
+    _, err = run(capsys, "check", graph, "--crds", graph, code=1)
+    assert "has no CustomResourceDefinitions" in err
+
+
+def test_graph_that_uses_the_kind_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    street = """
+apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata: {name: streets}
+spec:
+  schema: {apiVersion: v1alpha1, kind: Street, spec: {name: string}}
+  resources:
+  - id: shop
+    template: {apiVersion: kro.run/v1alpha1, kind: Shop, metadata: {name: "${schema.metadata.name}"}, spec: {size: 3}}
+"""
+    first, second = files(tmp_path, a_street=street, b_shop=GRAPH)
+    run(capsys, "check", first, second)
+    _, err = run(capsys, "check", first, code=1)
+    assert "unknown kind Shop of kro.run/v1alpha1" in err
+
+
+def test_files_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph, shop = files(tmp_path, graph=GRAPH, shop=SHOP)
+    assert "has no ResourceGraphDefinition" in run(capsys, "render", shop, graph, code=1)[1]
+    assert "has no Shop of kro.run/v1alpha1" in run(capsys, "render", graph, graph, code=1)[1]
+    assert "there is no ResourceGraphDefinition" in run(capsys, "check", shop, code=1)[1]
+    _, err = run(capsys, "diff", graph, shop, "--from-rgd", graph, "--twin", code=2)
+    assert "a cluster is named too" in err
+    assert run(capsys, "check", str(tmp_path / "missing.yaml"), code=2)[1].startswith("error: ")
+
+
+def test_picture_is_well_formed_and_nothing_overlaps(capsys: pytest.CaptureFixture[str]) -> None:
+    root = ElementTree.fromstring(run(capsys, "diagram", DEFINITION)[0])
+    boxes = [
+        tuple(float(rect.attrib[name]) for name in ("x", "y", "width", "height"))
+        for rect in root.iter("{http://www.w3.org/2000/svg}rect")
+        if "x" in rect.attrib
+    ]
+    assert len(boxes) == 10
+    for number, (x, y, width, height) in enumerate(boxes):
+        for left, top, wide, high in boxes[number + 1 :]:
+            assert x + width <= left or left + wide <= x or y + height <= top or top + high <= y
+    words = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"GemmaOnTPUServer", "downloadCheckpoint", "ServiceAccount · given back"} <= set(words)
