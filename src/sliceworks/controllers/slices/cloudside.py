@@ -158,7 +158,8 @@ class Cloud:
             del self._flights[flight.name]
             self._refused(flight, error)
         else:
-            flight.operation = operation.name
+            # Only a LIST that begins from now on is sure to show what became of it.
+            flight.operation, flight.began = operation.name, clock.loop_time()
             self.window.accepted()
             self._metrics.operations.add(flight.kind, "accepted")
             self._started(flight)
