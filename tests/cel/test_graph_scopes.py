@@ -162,6 +162,26 @@ def test_unknown_fields_may_be_read_where_they_are_kept_only() -> None:
     assert _run("a.open.other") == {"deep": 1}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a.free.map(k, k)", ["a", "b", "c"]),
+        ("a.free.filter(k, k != 'b')", ["a", "c"]),
+        ("a.free.transformList(k, v, k + string(v))", ["a1", "b2", "c3"]),
+        ("a.free.transformList(k, v, v > 1, {'name': k, 'value': v})", [{"name": "b", "value": 2}, {"name": "c", "value": 3}]),
+        ("dyn(a.free).transformList(k, v, k)", ["a", "b", "c"]),
+        ("dyn(a.names).transformList(i, n, string(i) + n)", ["0y", "1x"]),
+        ("dyn(a.names).map(n, n)", ["y", "x"]),
+        ("a.free.transformList(k, v, a.names.transformList(k, n, string(k) + n + string(v)))[0]", ["0y1", "1x1"]),
+        ("{2: 'b', 1: 'a'}.map(k, k)", [1, 2]),
+        ("{'b': duration('1h'), 'a': duration('2h')}.transformList(k, v, v)", ["2h0m0s", "1h0m0s"]),
+    ],
+)
+def test_lists_from_maps_have_the_order_of_the_keys(text: str, expected: list[Any]) -> None:
+    data = {"a": {"free": {"c": 3, "a": 1, "b": 2}, "names": ["y", "x"]}}
+    assert _SCOPE.compile(text).run(data) == expected
+
+
 def test_texts_are_put_together() -> None:
     text = TextFormula("n-${a.name}-${string(a.size)}", ("n-", _SCOPE.compile("a.name"), "-", _SCOPE.compile("string(a.size)")))
     assert text.run(_DATA) == "n-x-3"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.cel import equality
+from sliceworks.cel import equality, ordering
 from sliceworks.cel.engine import engine
 from sliceworks.cel.libraries import (
     addresses,
@@ -169,7 +169,7 @@ KUBERNETES = Dialect(
 _GRAPH_LIBRARIES = (lists, patterns, urls, quantities, versions, order, addresses, graphs, conditions)
 GRAPHS = Dialect(
     (*standard.GRAPH_FUNCTIONS, *(function for library in _GRAPH_LIBRARIES for function in library.FUNCTIONS)),
-    (*lists.RUN_ONLY, *maps.RUN_ONLY, *equality.RUN_ONLY, *graphs.RUN_ONLY),
+    (*lists.RUN_ONLY, *maps.RUN_ONLY, *equality.RUN_ONLY, *graphs.RUN_ONLY, *ordering.RUN_ONLY),
     _GRAPH_EXTENSIONS,
 )
 """What expressions in resource graphs may use."""

@@ -13,6 +13,7 @@ from sliceworks.cel.formulas import Formula
 from sliceworks.cel.libraries.conditions import CONDITION, RUNTIME
 from sliceworks.cel.libraries.standard import REVERSE
 from sliceworks.cel.open_types import OpenDeclarations
+from sliceworks.cel.ordering import settle
 from sliceworks.cel.preparation import Preparation
 from sliceworks.cel.reads import feeds, lone_path, reads
 from sliceworks.cel.results import result_type
@@ -138,6 +139,7 @@ class Scope:
                 tree.rename(node, "reverse")
         variables = {name: SchemaVariable(schema) for name, schema in self._schemas.items() if schema is not None}
         Preparation(tree, self._types.declarations, variables).run()
+        settle(tree)
         if result.kind == "optional":
             tree.wrap_member(root, "orValue", "optional_orValue_value")
         found = reads(root, self._variables)

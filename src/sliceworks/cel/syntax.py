@@ -135,6 +135,14 @@ class Tree:
         argument = node.call.args.add(id=self._new_id())
         argument.const.string = text
 
+    def add_number(self, node: Any, number: int) -> None:
+        """Give a call one more argument: a whole number."""
+        node.call.args.add(id=self._new_id()).const.int = number
+
+    def refer(self, node: Any, name: str) -> None:
+        """Say which variable a node means."""
+        self._refer(node.id, name)
+
     def rename(self, node: Any, function: str) -> None:
         """Let a call call another function."""
         node.call.function = function

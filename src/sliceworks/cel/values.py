@@ -33,6 +33,10 @@ _NANOS = {unit: size for units, sizes in _UNITS.items() for unit, size in zip(un
 
 def to_engine(value: Any) -> Any:
     """A result of one of our functions; the engine takes times and durations only as messages, and cuts `bytes` off at a NUL."""
+    if isinstance(value, list):
+        return [to_engine(item) for item in value]
+    if isinstance(value, dict):
+        return {key: to_engine(item) for key, item in value.items()}
     if isinstance(value, bytes):
         return bytearray(value)
     if isinstance(value, timedelta):
