@@ -54,6 +54,11 @@ class Session:
                     raise
                 await clock.sleep(self.retry.delay(failures, getattr(error, "retry_after", None)))
 
+    async def upload(self, path: str, content: bytes, query: Mapping[str, str], content_type: str) -> Object:
+        """Send a content that is no message, once; the answer says what became of it."""
+        request = Request("POST", f"{path}?{urlencode(query)}", {**self._common, "content-type": content_type}, content)
+        return _decoded(await self._send(request), f"POST {path}")
+
     async def _exchange(self, method: str, target: str, body: Object | None) -> Response:
         data = orjson.dumps(body) if body is not None else b""
         kind = {"content-type": _JSON} if data else {}

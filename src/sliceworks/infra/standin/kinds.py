@@ -27,6 +27,10 @@ class Kind(Protocol):
     def fixed(self) -> tuple[str, ...]:
         """Paths of the attributes that cannot change on a thing that exists."""
 
+    @property
+    def filled_in(self) -> tuple[str, ...]:
+        """Blocks that the cloud fills in where nobody wrote them."""
+
     async def create(self, settings: Settings, block: Block, planned: Object) -> Object:
         """Make it; returns its state."""
 
@@ -55,8 +59,13 @@ class Rest:
     update_mask: bool = False
     wrapped: str = ""
     operations: Literal["", "compute", "container", "longrunning"] = ""
+    update_operations: bool = True
+    """Whether a change is an operation too."""
+    named_by_answer: bool = False
+    """Whether the cloud chooses the name, and tells it when the thing is made."""
     derived: Mapping[str, str] = field(default_factory=dict)
     """Attributes that follow from others: templates over the state and, after a dot, the answer (`{answer.email}`)."""
+    filled_in: tuple[str, ...] = ()
 
     async def create(self, settings: Settings, block: Block, planned: Object) -> Object:
         """Make it, and wait until it is made."""
@@ -65,10 +74,11 @@ class Rest:
         answer = await session.call(
             self.create_method, "/" + fill(self.collection, planned), {self.wrapped: sent} if self.wrapped else sent
         )
-        await self._finished(settings, planned, answer)
-        made = await self.read(settings, block, planned)
+        done = await self._finished(settings, planned, answer)
+        known = {**planned, "name": done["response"]["name"]} if self.named_by_answer else planned
+        made = await self.read(settings, block, known)
         if made is None:
-            raise CloudError(f"{fill(self.path, planned)} was made and is not there")
+            raise CloudError(f"{fill(self.path, known)} was made and is not there")
         return made
 
     async def read(self, settings: Settings, block: Block, known: Object) -> Object | None:
@@ -91,7 +101,8 @@ class Rest:
             sent = changed if self.update_method == "PATCH" else new
             query = {"updateMask": ",".join(sorted(changed))} if self.update_mask else None
             answer = await settings.session(self.api).call(self.update_method, "/" + fill(self.path, prior), sent, query)
-            await self._finished(settings, planned, answer)
+            if self.update_operations:
+                await self._finished(settings, planned, answer)
         made = await self.read(settings, block, planned)
         if made is None:
             raise CloudNotFound(f"{fill(self.path, planned)} is gone")
@@ -105,19 +116,19 @@ class Rest:
             return
         await self._finished(settings, prior, answer)
 
-    async def _finished(self, settings: Settings, state: Object, answer: Object) -> None:
-        if self.operations:
-            await finished(settings, self.api, self.operations, state, answer)
+    async def _finished(self, settings: Settings, state: Object, answer: Object) -> Object:
+        return await finished(settings, self.api, self.operations, state, answer) if self.operations else answer
 
 
-async def finished(settings: Settings, api: str, style: str, state: Object, operation: Object) -> None:
-    """Wait for an operation; its error is raised in its own words."""
+async def finished(settings: Settings, api: str, style: str, state: Object, operation: Object) -> Object:
+    """Wait for an operation and return it when it is done; its error is raised in its own words."""
     while not _done(style, operation):
         await asyncio.sleep(_POLL)
         operation = await settings.session(api).call("GET", "/" + _operation_path(style, state, operation))
     problem = _problem(style, operation)
     if problem:
         raise FailedPrecondition(problem)
+    return operation
 
 
 def _done(style: str, operation: Object) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from sliceworks.infra.standin.values import UNKNOWN
 
@@ -29,6 +30,8 @@ class Names:
     renamed: Mapping[str, str] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
     sent: frozenset[str] = frozenset()
+    upper: frozenset[str] = frozenset()
+    """What the API writes in capitals and people need not."""
 
 
 def body(block: Block, state: Object, names: Names, at: str = "") -> Object:
@@ -70,13 +73,23 @@ def state(block: Block, answer: Object, known: Object, names: Names, at: str = "
         path = at + name
         before = None if known.get(name) is UNKNOWN else known.get(name)
         found = None if path in names.local else _get(answer, names.renamed.get(path, camel(name)))
-        made[name] = before if found is None else _from_api(attribute, found)
+        # What people left out and only they decide stays out, whatever the API fills in.
+        theirs = before is None and not attribute.computed and not attribute.required
+        same = _alike(before, found) or (path in names.upper and isinstance(before, str) and before.upper() == found)
+        made[name] = before if found is None or theirs or same else _from_api(attribute, found)
     for name, nested in block.blocks.items():
         path = at + name
         before = known.get(name)
         found = None if path in names.local else _get(answer, names.renamed.get(path, camel(name)))
         made[name] = _from_object(nested, found, before, names, f"{path}.")
     return made
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two texts name the same thing: one by its path, the other by its whole address."""
+    if not isinstance(one, str) or not isinstance(other, str):
+        return False
+    return "projects/" in one and one.partition("projects/")[2] == other.partition("projects/")[2]
 
 
 def _from_object(nested: Nested, found: Any, before: Any, names: Names, at: str) -> Any:
@@ -93,15 +106,15 @@ def _from_object(nested: Nested, found: Any, before: Any, names: Names, at: str)
 
 
 def _without_unknown(nested: Nested, items: list[Any]) -> list[Any]:
-    return [_settled(nested.block, each) for each in items]
+    return [settled(nested.block, each) for each in items]
 
 
-def _settled(block: Block, values: Object) -> Object:
+def settled(block: Block, values: Object) -> Object:
     """What is still unknown after the API answered is nothing."""
     made = {name: None if values.get(name) is UNKNOWN else values.get(name) for name in block.attributes}
     for name, nested in block.blocks.items():
         found = values.get(name)
-        made[name] = _without_unknown(nested, found) if isinstance(found, list) else found
+        made[name] = _without_unknown(nested, found) if isinstance(found, list) else None if found is UNKNOWN else found
     return made
 
 
@@ -112,6 +125,11 @@ def _from_api(attribute: Attribute, value: Any) -> Any:
     if kind == "string" and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return value
+
+
+def quoted(name: str) -> str:
+    """A name as one part of a path."""
+    return quote(name, safe="")
 
 
 def camel(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base.errors import SliceworksError
-from sliceworks.infra.standin import messages, planning, schemas
+from sliceworks.infra.standin import mapping, messages, planning, schemas
 from sliceworks.infra.standin.resources import DATA_SOURCES, KINDS
 from sliceworks.infra.standin.settings import Settings
 from sliceworks.infra.standin.values import UNKNOWN, decode, encode
@@ -100,6 +100,7 @@ class Provider:
             response.planned_state.CopyFrom(encode(None))
             return response
         state = self._with_defaults(block, planning.planned(block, prior, proposed, config), config)
+        state.update({name: prior[name] if prior else UNKNOWN for name in kind.filled_in if not config.get(name)})
         for path in planning.replaced(prior, state, kind.fixed):
             response.requires_replace.add().steps.add(attribute_name=path.partition(".")[0])
         response.planned_state.CopyFrom(encode(state))
@@ -131,9 +132,9 @@ class Provider:
                 await kind.delete(self._settings, block, prior)
                 made = None
             elif prior is None:
-                made = await kind.create(self._settings, block, planned)
+                made = await kind.create(self._settings, block, mapping.settled(block, planned))
             else:
-                made = await kind.update(self._settings, block, prior, planned)
+                made = await kind.update(self._settings, block, prior, mapping.settled(block, planned))
         except SliceworksError as error:
             # What failed to change is as it was; the next refresh says how far it came.
             response.new_state.CopyFrom(encode(prior))

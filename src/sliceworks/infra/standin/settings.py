@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 from sliceworks.base.errors import UsageError
 from sliceworks.cloud import Session, Token
@@ -27,8 +29,9 @@ class Settings:
     zone: str
     labels: dict[str, str]
     endpoints: dict[str, str]
-    _token: str
+    token: str
     _sessions: dict[str, Session] = field(default_factory=dict)
+    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     @classmethod
     def read(cls, config: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Self:
@@ -57,8 +60,19 @@ class Settings:
                     f"the stand-in provider knows no {api}",
                     hint=f"it serves the twin only: set GOOGLE_{api.upper()}_CUSTOM_ENDPOINT, as `sliceworks env --twin` does",
                 )
-            self._sessions[api] = Session(address, Token(self._token))
+            self._sessions[api] = Session(address, Token(self.token))
         return self._sessions[api]
+
+    async def upload(self, path: str, content: bytes, query: Mapping[str, str], kind: str) -> dict[str, Any]:
+        """Send a content to where storage takes contents: at the root of its host, beside the API."""
+        parts = urlsplit(self.endpoints.get("storage", ""))
+        host = Session(f"{parts.scheme}://{parts.netloc}", Token(self.token))
+        async with host:
+            return await host.upload(path, content, query, kind)
+
+    def lock(self, path: str) -> asyncio.Lock:
+        """Held while a thing is read, changed and written back: Terraform does much at once."""
+        return self._locks.setdefault(path, asyncio.Lock())
 
     async def close(self) -> None:
         """Let go of all connections."""
