@@ -51,6 +51,7 @@ class _Renderer:
         self._instance, self._observed = instance, observed
         self._values = Values(graph)
         self._scope: dict[str, Any] = {SCHEMA: {name: value for name, value in instance.items() if name != "status"}}
+        self._shown: dict[str, Object] = {}
         self._left_out: set[str] = set()
 
     def add(self, node: Node) -> Rendered:
@@ -85,6 +86,8 @@ class _Renderer:
         pairs = [self._object(node, scope, unknown) for scope in scopes]
         shown, known = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         self._keep(node, known)
+        if shown and not node.role.is_list:
+            self._shown[node.id] = shown[0]
         state = EXTERNAL if node.role.is_external else MADE
         because = ""
         if node.role is Role.COLLECTION and unknown and scopes == [self._scope]:
@@ -120,7 +123,7 @@ class _Renderer:
         try:
             return self._values.of(field.expression, scope, node), True
         except NotYet:
-            return partly(field.expression.written, scope), False
+            return partly(field.expression.written, scope, self._shown), False
 
     def _keep(self, node: Node, known: list[Object]) -> None:
         given = self._observed.get(node.id)
@@ -134,14 +137,17 @@ class _Renderer:
             self._scope[node.id] = known[0]
 
 
-def partly(text: str, scope: Mapping[str, Any]) -> str:
-    """A text with the expressions put in that are plain paths to something known; the others stay as they are written."""
-    return "".join(piece if isinstance(piece, str) else _piece(piece.text, scope) for piece in texts.pieces(text))
+def partly(text: str, *known: Mapping[str, Any]) -> str:
+    """A text with the expressions put in that are plain paths to a text in what is known; the others stay as they are written."""
+    return "".join(piece if isinstance(piece, str) else _piece(piece.text, known) for piece in texts.pieces(text))
 
 
-def _piece(expression: str, scope: Mapping[str, Any]) -> str:
+def _piece(expression: str, known: Sequence[Mapping[str, Any]]) -> str:
     chain = _CHAIN.fullmatch(expression)
-    value: Any = scope
-    for step in chain[1].split(".") if chain else ():
-        value = value.get(step) if isinstance(value, dict) else None
-    return value if chain and isinstance(value, str) else f"${{{expression}}}"
+    for scope in known if chain else ():
+        value: Any = scope
+        for step in chain[1].split(".") if chain else ():
+            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, str):
+            return value
+    return f"${{{expression}}}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pytest
-from tests.support import goldens, kro
+from tests.support import goldens, kro, our_graphs
 from tests.support import graph_corpus as graphs
 from tests.support.clusters import RealCluster, real_wanted
 from tests.support.graphs import on_stage
@@ -80,6 +80,25 @@ def test_what_kro_says(kros: Cluster, file: str) -> None:
     assert not wrong
 
 
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A real cluster on which we serve graphs."""
+    folder = tmp_path_factory.mktemp("ours")
+    cluster = RealCluster(folder)
+    try:
+        with our_graphs.running(cluster, folder):
+            yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not real_wanted(), reason="needs a real control plane: SLICEWORKS_REAL=1")
+@pytest.mark.parametrize("file", graphs.files())
+def test_ours_serve_alike_on_a_real_cluster(ours: Cluster, file: str) -> None:
+    asyncio.run(_alike(graphs.Player(asking(ours.api), asyncio.sleep), file))
+
+
 @pytest.mark.parametrize("file", graphs.files())
 def test_ours_compile_alike(file: str) -> None:
     for case in graphs.cases(file):
@@ -92,21 +111,25 @@ def test_ours_compile_alike(file: str) -> None:
 
 @pytest.mark.parametrize("file", graphs.files())
 def test_ours_serve_alike(file: str) -> None:
-    differing: dict[str, list[str]] = {}
-
     async def main(stage: Stage) -> None:
         async def ask(method: str, path: str, body: Any = None, /) -> tuple[int, Object]:
             return await stage.twin.ask(method, unquote(path), body)
 
-        player = graphs.Player(ask, clock.sleep)
-        for case in (each for each in graphs.cases(file) if each.name not in FREE):
-            verdict = goldens.normalised(compared(await player.define(case)), {})
-            wanted = goldens.recorded(GOLDENS, f"{case.name}: definition")
-            differing[case.name] = list(graphs.differences(wanted, verdict))
-            if verdict["accepted"] and case.instance is not None:
-                served = goldens.normalised(await player.serve(case), {})
-                found = graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: objects"), served)
-                differing[case.name] += [each for each in found if case.ends == "ACTIVE" or not each.startswith(EARLY)]
+        await _alike(graphs.Player(ask, clock.sleep), file)
 
     on_stage(main)
-    assert {name: found for name, found in differing.items() if found} == {}
+
+
+async def _alike(player: graphs.Player, file: str) -> None:
+    """Play a file's cases, and compare all that comes of them with what came of them with kro."""
+    found: list[str] = []
+    for case in (each for each in graphs.cases(file) if each.name not in FREE):
+        verdict = goldens.normalised(compared(await player.define(case)), {})
+        lines = list(graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: definition"), verdict))
+        if verdict["accepted"] and case.instance is not None:
+            served = goldens.normalised(await player.serve(case), {})
+            made = graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: objects"), served)
+            lines += [line for line in made if case.ends == "ACTIVE" or not line.startswith(EARLY)]
+        found += [f"{case.name}: {line}" for line in lines]
+    if found:
+        pytest.fail("\n".join(found), pytrace=False)
