@@ -183,7 +183,8 @@ class Fleet:
         for pod in (await self._client.list_all(POD, None, fields="spec.nodeName!=")).items:
             metadata = pod["metadata"]
             owners = metadata.get("ownerReferences") or ()
-            if "deletionTimestamp" not in metadata and not any(owner["kind"] == "DaemonSet" for owner in owners):
+            ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+            if not ended and "deletionTimestamp" not in metadata and not any(owner["kind"] == "DaemonSet" for owner in owners):
                 found.setdefault(pod["spec"]["nodeName"], []).append((metadata["namespace"], metadata["name"]))
         return found
 
@@ -195,6 +196,15 @@ class Fleet:
             return "gone"
         return "ready" if self.is_ready(name) else str((node["metadata"].get("annotations") or {}).get(_STATE) or "unready")
 
+    async def waiting_pods(self) -> list[Obj]:
+        """The pods that no node has room for, in the order of their names."""
+        found = (await self._client.list_all(POD, None, fields="status.phase=Pending")).items
+        return [pod for pod in found if _is_waiting(pod)]
+
+    async def busy_nodes(self) -> set[str]:
+        """The nodes with pods that are there for their own sake, and not because every node has one."""
+        return {node for node, pods in (await self._pods()).items() if pods}
+
     async def delete(self, names: Iterable[str]) -> None:
         """Take nodes away."""
 
@@ -205,6 +215,14 @@ class Fleet:
                 return
 
         await _each(one, names)
+
+
+def _is_waiting(pod: Obj) -> bool:
+    """Whether the scheduler has said that there is no room for a pod."""
+    if "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
+        return False
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable" for each in conditions)
 
 
 async def _each(act: Callable[[Any], Awaitable[None]], items: Iterable[Any]) -> None:

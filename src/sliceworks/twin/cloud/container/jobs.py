@@ -110,6 +110,10 @@ class Jobs:
                 f'Too many operations: cluster "{short}" hits the concurrent operations quota {most}, please try again later.',
             )
 
+    def busy(self, cluster: str, pool: str) -> bool:
+        """Whether somebody works on a pool, or on all of its cluster."""
+        return any(on in ("", pool) for on in self._of.get(cluster, {}).values())
+
     def hidden(self, cluster: str, pool: str) -> list[Document]:
         """The cloud's own affairs with a pool."""
         names = self._hidden.get((cluster, pool)) or {}

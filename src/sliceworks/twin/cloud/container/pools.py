@@ -14,7 +14,10 @@ from sliceworks.twin.cloud.errors import GoogleError, already_exists, invalid
 from sliceworks.twin.cloud.state import Document
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from sliceworks.twin.cloud.container.jobs import Jobs
+    from sliceworks.twin.cloud.container.nodes import Place
     from sliceworks.twin.cloud.container.yard import Yard
     from sliceworks.twin.cloud.routes import Call
 
@@ -81,7 +84,8 @@ class Pools:
     def reserve(self, pool: Document) -> None:
         """Choose a pool's machines, provided that quotas and reservations have room for them."""
         what, project = formation(pool.body), project_of(pool.parent)
-        count = what.gang or first_size(pool.body)
+        waits = (pool.body.get("autoscaling") or {}).get("enabled") and not first_size(pool.body)
+        count = 0 if waits else what.gang or first_size(pool.body)
         zones = [zone for zone in pool.body["locations"] for _ in range(count)]
         self._yard.stock.check(f"{pool.parent}/nodePools/{pool.name}", taken(project, pool.body, what, zones))
         found = [place for zone in pool.body["locations"] for place in self._yard.new_places(pool, zone, count)]
@@ -122,30 +126,41 @@ class Pools:
         if formation(pool.body).gang:
             # A slice is all of its machines: it cannot be made larger or smaller.
             raise invalid(f'Node pool "{name}" is a multi-host TPU slice node pool, whose size is fixed by its topology.')
-        return self.resize(pool, count, "SET_NODE_POOL_SIZE")
+        return self.resize(pool, dict.fromkeys(pool.body["locations"], count), "SET_NODE_POOL_SIZE")
 
-    def resize(self, pool: Document, count: int, kind: str) -> Obj:
-        """Begin to make or take away machines until there are so many in each zone."""
-        add, drop = [], []
-        for zone in pool.body["locations"]:
+    def resize(
+        self, pool: Document, counts: Mapping[str, int], kind: str, *, drop: Sequence[Place] | None = None, hidden: bool = False
+    ) -> Obj:
+        """Begin to make or take away machines until there are so many in each zone; `drop` says which ones go."""
+        add: list[Place] = []
+        gone = list(drop or ())
+        for zone, count in counts.items():
             there = [place for place in places(pool) if place.zone == zone]
-            drop += there[count:]
+            if drop is None:
+                gone += there[count:]
             add += self._yard.new_places(pool, zone, max(0, count - len(there)))
-        wanted = [place for place in places(pool) if place not in drop] + add
-        project, path = project_of(pool.parent), f"{pool.parent}/nodePools/{pool.name}"
-        what = taken(project, pool.body, formation(pool.body), (place.zone for place in wanted))
+        wanted = [place for place in places(pool) if place not in gone] + add
+        what = taken(project_of(pool.parent), pool.body, formation(pool.body), (place.zone for place in wanted))
         try:
-            self._yard.stock.check(path, what)
+            self._yard.stock.check(f"{pool.parent}/nodePools/{pool.name}", what)
         except GoogleError:
             self._yard.fleet.free(place.number for place in add)
             raise
         set_places(pool, [*places(pool), *add])
-        pool.body["status"] = "RECONCILING"
+        if not hidden:
+            pool.body["status"] = "RECONCILING"
         self._yard.put(pool)
-        seconds = self._yard.settings.seconds("resizeNodePool")
-        facts = self._yard.facts(pool.parent, pool.body)
-        listed = [list(place) for place in drop]
-        return self._jobs.begin(kind, pool.parent, pool.name, step="machines", seconds=seconds, facts=facts, drop=listed)
+        listed = {"drop": [list(place) for place in gone], "add": [list(place) for place in add]}
+        return self._jobs.begin(
+            kind,
+            pool.parent,
+            pool.name,
+            step="machines",
+            seconds=self._yard.settings.seconds("resizeNodePool"),
+            facts=self._yard.facts(pool.parent, pool.body),
+            hidden=hidden,
+            **listed,
+        )
 
     def set_management(self, call: Call) -> Obj:
         """Whether machines are repaired and upgraded."""

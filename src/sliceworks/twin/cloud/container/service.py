@@ -9,6 +9,7 @@ from sliceworks.twin.cloud.container.clusters import Clusters
 from sliceworks.twin.cloud.container.fleet import Fleet
 from sliceworks.twin.cloud.container.jobs import Jobs
 from sliceworks.twin.cloud.container.pools import Pools
+from sliceworks.twin.cloud.container.scaling import Scaling
 from sliceworks.twin.cloud.container.settings import Settings
 from sliceworks.twin.cloud.container.steps import Steps
 from sliceworks.twin.cloud.container.stock import Stock
@@ -46,16 +47,20 @@ class Container:
         self.pools = Pools(self._yard, self.jobs)
         self.clusters = Clusters(self._yard, self.jobs, self.pools)
         self._tending = Tending(self._yard, self.jobs, steps)
+        self._scaling = Scaling(self._yard, self.jobs, self.pools)
+        steps.not_grown = self._scaling.failed
         self.versions = {version: Routes(self._routes(), schema.load("container", version)) for version in ("v1", "v1beta1")}
 
     async def start(self) -> None:
         """Know what there is, and go on with what was begun."""
         self._tending.start()
+        self._yard.saw = self._scaling.saw
         self._yard.load()
         self.jobs.start()
 
     async def stop(self) -> None:
         """Leave everything as it is."""
+        await self._scaling.stop()
         await self.jobs.work.stop()
         await self._yard.fleet.stop()
 

@@ -26,10 +26,12 @@ SECONDS = {
     "register": 600.0,
     "repair": 120.0,
     "unhealthy": 660.0,
+    "idle": 600.0,
 }
 """How long each part of the work takes. `createNodePool` is until the machines exist, `boot` until their kubelets are up; `giveUp`
 is how long machines that are not to be had are asked for, `register` how long kubelets are waited for; a machine that is gone is
-made anew after `repair`, and one that is not ready for `unhealthy` is repaired."""
+made anew after `repair`, and one that is not ready for `unhealthy` is repaired; a node of an autoscaled
+pool goes when nobody has needed it for `idle`."""
 
 
 @dataclass(frozen=True, slots=True)

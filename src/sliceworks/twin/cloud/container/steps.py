@@ -43,6 +43,8 @@ class Steps:
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
         self.jobs: Jobs
+        self.not_grown: Callable[[Document], None] = lambda _: None
+        """Called with a pool that could not become larger by itself."""
         self._awaited: dict[str, str] = {}
         """Nodes that operations wait for."""
         self._left: Counter[str] = Counter()
@@ -95,7 +97,7 @@ class Steps:
             if trouble.failure is None:
                 boot += trouble.seconds
             elif operation.inner["hidden"]:
-                self.jobs.work.later(operation, _ASK_AGAIN)
+                self._not_to_be_had(operation, pool)
                 return
             else:
                 await self._some(operation, pool, trouble.missing, boot)
@@ -109,6 +111,18 @@ class Steps:
                 await yard.fleet.create(yard.nodes(pool, [each for each in places(pool) if each.name not in dropped], boot))
         operation.inner |= {"step": "register", "until": clock.now().timestamp() + boot + yard.settings.seconds("register")}
         await self._register(operation)
+
+    def _not_to_be_had(self, operation: Document, pool: Document) -> None:
+        """A machine that is missed is asked for again and again; one that the autoscaler wants is not."""
+        added = [Place(*place) for place in operation.inner.get("add") or ()]
+        if not added:
+            self.jobs.work.later(operation, _ASK_AGAIN)
+            return
+        set_places(pool, [place for place in places(pool) if place not in added])
+        self._yard.fleet.free(place.number for place in added)
+        self._yard.put(pool)
+        self.not_grown(pool)
+        self.jobs.finish(operation)
 
     async def _some(self, operation: Document, pool: Document, missing: int, boot: float) -> None:
         """Of machines that are not to be had in full those that are; of a slice none."""

@@ -13,7 +13,7 @@ from sliceworks.twin.cloud.container.stock import taken
 from sliceworks.twin.cloud.errors import not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from sliceworks.twin.cloud.container.fleet import Fleet
     from sliceworks.twin.cloud.container.settings import Settings
@@ -36,6 +36,8 @@ class Yard:
     fleet: Fleet
     owners: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The pool of each node."""
+    saw: Callable[[Document], None] = lambda _: None
+    """Called with each pool that is new or has changed."""
 
     def load(self) -> None:
         """Know what there is, after a start."""
@@ -80,6 +82,7 @@ class Yard:
         self.fleet.hold(place.number for place in found)
         self.owners.update(dict.fromkeys((place.name for place in found), (pool.parent, pool.name)))
         project = project_of(pool.parent)
+        self.saw(pool)
         if pool.body.get("status") == "ERROR":
             self.stock.drop(_path(pool))
         else:

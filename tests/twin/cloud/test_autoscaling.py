@@ -1,0 +1,135 @@
+"""Pools that follow their pods: from nothing and back, within their limits, and a slice as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.clouds import PLACE, POOLS, Cloud, on_cloud
+
+from sliceworks.base import clock
+from sliceworks.kube.well_known import POD
+from sliceworks.twin.cloud.container.sizing import Sized, enlarged
+
+
+def pod(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}, **spec.pop("limits", {})}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def template(zone: str = "a", cpu: str = "4", **labels: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "new", "labels": {"zone": zone, **labels}},
+        "status": {"allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "110"}},
+    }
+
+
+def sized(name: str = "one", most: int = 5, **more: Any) -> Sized:
+    return Sized(name, {"a": 0}, {"a": template(pool=name)}, most, **more)
+
+
+def test_as_many_machines_as_the_pods_need() -> None:
+    assert enlarged([sized()], [pod(f"p-{number}") for number in range(9)]) == {"one": {"a": 3}}
+    assert enlarged([sized(most=2)], [pod(f"p-{number}") for number in range(9)]) == {"one": {"a": 2}}
+    assert enlarged([sized(most=0, most_of_all=1)], [pod(f"p-{number}") for number in range(9)]) == {"one": {"a": 1}}
+    assert enlarged([sized(coming=["a"])], [pod(f"p-{number}") for number in range(4)]) == {}
+    assert enlarged([sized()], [pod("large", cpu="5")]) == {}
+
+
+def test_the_pool_that_a_pod_selects_grows() -> None:
+    pools = [sized("one"), sized("two")]
+    assert enlarged(pools, [pod("p", nodeSelector={"pool": "two"})]) == {"two": {"a": 1}}
+
+
+def test_zones_are_filled_evenly_and_slices_come_whole() -> None:
+    zones = {"a": template("a"), "b": template("b")}
+    pool = Sized("one", {"a": 1, "b": 0}, zones, 5)
+    assert enlarged([pool], [pod("p", cpu="4"), pod("q", cpu="4")]) == {"one": {"a": 2, "b": 1}}
+    assert enlarged([sized(step=4)], [pod("p")]) == {"one": {"a": 4}}
+    assert enlarged([sized(step=4, most=3)], [pod("p")]) == {}
+
+
+def test_a_pool_grows_from_nothing_and_shrinks_to_nothing() -> None:
+    async def main(cloud: Cloud) -> None:
+        scaling = {"enabled": True, "minNodeCount": 0, "maxNodeCount": 3}
+        await cloud.done(await cloud.create("cpu", 0, config={"machineType": "e2-standard-4"}, autoscaling=scaling))
+        assert await cloud.nodes() == []
+        for number in range(6):
+            await cloud.client.create(pod(f"p-{number}", cpu="1500m"))
+        await clock.sleep(200)
+        assert len(await cloud.nodes("cpu")) == 3
+        found = await cloud.client.list_all(POD, "default")
+        assert {item["status"]["phase"] for item in found.items} == {"Running"}
+        operations = (await cloud.do("GET", f"{PLACE}/operations"))["operations"]
+        assert [operation["operationType"] for operation in operations] == ["CREATE_NODE_POOL"]
+
+        for number in range(6):
+            await cloud.client.delete(POD, f"p-{number}", "default")
+        await clock.sleep(500)
+        assert len(await cloud.nodes("cpu")) == 3
+        await clock.sleep(400)
+        assert await cloud.nodes("cpu") == []
+        assert (await cloud.pool("cpu"))["status"] == "RUNNING"
+
+        await cloud.client.create(pod("again"))
+        await clock.sleep(200)
+        assert len(await cloud.nodes("cpu")) == 1
+        await cloud.done(await cloud.do("DELETE", f"{POOLS}/cpu"))
+        assert await cloud.nodes() == []
+
+    on_cloud(main)
+
+
+def test_a_pool_stays_at_its_least_size() -> None:
+    async def main(cloud: Cloud) -> None:
+        scaling = {"enabled": True, "minNodeCount": 1, "maxNodeCount": 3}
+        await cloud.done(await cloud.create("cpu", 3, autoscaling=scaling))
+        await clock.sleep(1500)
+        assert len(await cloud.nodes("cpu")) == 1
+
+    on_cloud(main)
+
+
+def test_a_slice_comes_and_goes_as_a_whole() -> None:
+    async def main(cloud: Cloud) -> None:
+        pool = {
+            "name": "slice",
+            "config": {"machineType": "ct4p-hightpu-4t"},
+            "placementPolicy": {"type": "COMPACT", "tpuTopology": "2x2x4"},
+            "autoscaling": {"enabled": True, "minNodeCount": 0, "maxNodeCount": 4},
+        }
+        await cloud.done(await cloud.do("POST", POOLS, {"nodePool": pool}))
+        await clock.sleep(900)
+        assert await cloud.nodes() == [], "nobody needs it"
+        chips = {"requests": {"google.com/tpu": "4"}, "limits": {"google.com/tpu": "4"}}
+        selector = {"cloud.google.com/gke-tpu-topology": "2x2x4"}
+        tolerations = [{"key": "google.com/tpu", "operator": "Exists"}]
+        await cloud.client.create(pod("worker", limits=chips, nodeSelector=selector, tolerations=tolerations))
+        await clock.sleep(200)
+        assert len(await cloud.nodes("slice")) == 4
+        await clock.sleep(2000)
+        assert len(await cloud.nodes("slice")) == 4, "one of its hosts is needed"
+        await cloud.client.delete(POD, "worker", "default")
+        await clock.sleep(1000)
+        assert await cloud.nodes("slice") == []
+
+    on_cloud(main)
+
+
+def test_where_there_are_no_machines_it_is_tried_later() -> None:
+    async def main(cloud: Cloud) -> None:
+        scaling = {"enabled": True, "minNodeCount": 0, "maxNodeCount": 3}
+        await cloud.done(await cloud.create("cpu", 0, autoscaling=scaling))
+        cloud.fault("Stockout", **{"for": 600})
+        await cloud.client.create(pod("p", cpu="100m"))
+        await clock.sleep(500)
+        assert await cloud.nodes() == []
+        assert (await cloud.pool("cpu"))["status"] == "RUNNING"
+        await clock.sleep(700)
+        assert len(await cloud.nodes()) == 1
+
+    on_cloud(main)
