@@ -12,7 +12,7 @@ from sliceworks.cloud.operations import Fault
 from sliceworks.controllers.slices.bodies import job_key, pool_name
 from sliceworks.controllers.slices.decide import decide
 from sliceworks.controllers.slices.settings import Settings
-from sliceworks.controllers.slices.views import JobSetView, Leader, Pool, Ref, Subject, Template, WorkloadView
+from sliceworks.controllers.slices.views import JobSetView, Leader, Pool, Ref, Seat, Subject, Template, WorkloadView
 from sliceworks.controllers.slices.world import Action, Decision, World
 
 NOW = 1_767_600_000.0
@@ -68,6 +68,11 @@ def workload(name: str = "js", state: Any = "Pending", **more: Any) -> WorkloadV
     )
 
 
+def seat(on: Pool, name: str, index: int = 0) -> dict[Ref, Seat]:
+    """The leader of a Job sits on a pool."""
+    return {Ref("ml", f"{name}-slice-{index}"): Seat(Ref("ml", name), on.name)}
+
+
 def world(*things: Any, **more: Any) -> World:
     """A world of leaders, JobSets, pools and Workloads."""
     return World(
@@ -101,4 +106,4 @@ def kinds(decision: Decision) -> list[str]:
     return [type(action).__name__ for action in decision.actions]
 
 
-__all__ = ["Action", "decided", "jobset", "kinds", "leader", "moment", "one", "only", "pool", "workload", "world"]
+__all__ = ["Action", "decided", "jobset", "kinds", "leader", "moment", "one", "only", "pool", "seat", "workload", "world"]

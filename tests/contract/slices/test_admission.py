@@ -72,6 +72,8 @@ def test_a_jobset_is_admitted_when_its_slices_are_there(desk: Desk, slices: Slic
     assert set(_pools(desk, slices).values()) == {"RUNNING"}
     assert _check(desk)["state"] == "Ready"
     assert _check(desk)["message"] == "2 slices are ready"
+    own = {words.POOL_JOBSET_NAME: "js", words.POOL_JOBSET_NAMESPACE: desk.ns}
+    assert all(own.items() <= pod["spec"]["nodeSelector"].items() for pod in _pods(desk, "Running"))
     desk.api.delete(f"{GROUP}/namespaces/{desk.ns}/jobsets/js").ok()
     eventually(lambda: not _pools(desk, slices), _PATIENCE, "the pools are given back")
 

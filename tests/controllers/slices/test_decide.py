@@ -20,6 +20,7 @@ from tests.support.slice_pictures import (
     one,
     only,
     pool,
+    seat,
     workload,
 )
 
@@ -235,6 +236,34 @@ def test_a_suspended_jobset_keeps_its_pools_for_a_grace() -> None:
     assert decision.wake == NOW + 270  # five minutes from when the pool was made
 
 
+# Who sits where.
+
+
+def test_a_pool_on_which_another_jobset_sits_stays() -> None:
+    assert not only(decided(pool(0, "gone"), jobset(), seats=seat(pool(0, "gone"), "js")), Delete)
+    assert only(decided(pool(0, "gone"), jobset(), seats=seat(pool(0, "gone"), "gone")), Delete)
+
+
+def test_one_whose_pool_another_jobset_has_taken_gets_a_further_one() -> None:
+    taken = pool()
+    things = [leader(), jobset(), jobset("other"), taken]
+    create = one(decided(*things, seats=seat(taken, "other")), Create)
+    assert create.name != taken.name
+    assert create.job == JOB
+    further = replace(taken, name=create.name)
+    assert not only(decided(*things, further, seats=seat(taken, "other")), Create, Delete)
+
+
+def test_unless_one_like_it_is_free() -> None:
+    taken, free = pool(), pool(0, "other")
+    things = [leader(), jobset(), jobset("other"), taken]
+    decision = decided(*things, free, seats=seat(taken, "other"))
+    assert not only(decision, Create)
+    assert only(decision, Tell)[0].reason == "Taken"
+    full = {**seat(taken, "other"), **seat(free, "third")}
+    assert only(decided(*things, jobset("third"), free, seats=full), Create)
+
+
 # Draining.
 
 
@@ -384,6 +413,8 @@ def test_it_is_admitted_when_all_are_ready() -> None:
     pools = [pool(index, digest=digest) for index in range(2)]
     answer = one(decided(_queued(), workload(), *pools, **CHECKS), Answer)
     assert (answer.state, answer.message) == ("Ready", "2 slices are ready")
+    assert answer.podsets == ("slice",)
+    assert answer.selector == {words.POOL_JOBSET_NAME: "js", words.POOL_JOBSET_NAMESPACE: "ml"}
     assert not only(decided(_queued(), workload(state="Ready"), *pools, **CHECKS), Answer, Delete)
 
 

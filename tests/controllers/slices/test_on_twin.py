@@ -287,3 +287,26 @@ def test_a_job_that_leaves_its_jobset_leaves_its_pool() -> None:
         assert not (await rig.client.list(POD)).items
 
     on_rig(main, **FAST)
+
+
+def test_no_jobset_loses_its_place_because_another_ends() -> None:
+    async def main(rig: Rig) -> None:
+        # The first pool that comes is taken by whoever waits: with room for one operation the other's is made much later.
+        await rig.client.create(jobset("first", topology="2x2x1", pods=1, seconds=3600))
+        await rig.client.create(jobset("second", topology="2x2x1", pods=1, seconds=3600))
+        await _running(rig, 2)
+        pods = {pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"]: pod for pod in await rig.pods("Running")}
+        nodes = {name: pod["spec"]["nodeName"] for name, pod in pods.items()}
+        await rig.kill()
+        rig.start()
+        await clock.sleep(5)
+        await rig.client.delete(JOBSET, "first", "default", propagation_policy="Background")
+        await clock.sleep(600)
+        [left] = await rig.pods("Running")
+        assert left["metadata"]["name"] == pods["second"]["metadata"]["name"]
+        assert left["spec"]["nodeName"] == nodes["second"]
+        assert len(await rig.pools()) == 1
+        await rig.client.delete(JOBSET, "second", "default", propagation_policy="Background")
+        await _given_back(rig)
+
+    on_rig(main, operations=1, **FAST)

@@ -5,21 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.base import duration
+from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.demands import waits_for_check
 from sliceworks.controllers.slices.gathering import limit_of
 from sliceworks.controllers.slices.world import Answer, Decision, Tell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from sliceworks.controllers.slices.demands import Demand
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.controllers.slices.steps import Standing
     from sliceworks.controllers.slices.views import CheckState, Ref, WorkloadView
     from sliceworks.controllers.slices.world import World
 
 
-def answer(standings: Mapping[Ref, list[Standing]], world: World, settings: Settings, decision: Decision) -> None:
-    """Say of every Workload that waits for us how it stands. `standings` are by JobSet."""
+def answer(
+    wanted: Iterable[Demand], standings: Mapping[Ref, list[Standing]], world: World, settings: Settings, decision: Decision
+) -> None:
+    """Say of every Workload that waits for us how it stands. `standings` are by JobSet.
+
+    Its pods are tied to its own pools: what was made for one Workload is not to be taken by another.
+    """
+    podsets: dict[Ref, dict[str, None]] = {}
+    for demand in wanted:
+        if demand.workload is not None:
+            podsets.setdefault(demand.jobset.ref, {})[demand.podset] = None
     for check in world.idle_checks:
         decision.actions.append(Tell(check, "Active", "True", "Active", "node pools are made for Workloads with this check"))
     for workload in world.workloads:
@@ -28,7 +39,16 @@ def answer(standings: Mapping[Ref, list[Standing]], world: World, settings: Sett
         state, message = _judge(workload, standings.get(workload.jobset) or [], world, settings, decision)
         for name, (before, said) in workload.checks.items():
             if name in world.checks and before == "Pending" and (before, said) != (state, message):
-                decision.actions.append(Answer(workload.subject, name, state, message, urgent=state != "Pending"))
+                tied = tuple(podsets.get(workload.jobset, ())) if state == "Ready" else ()
+                urgent = state != "Pending"
+                decision.actions.append(
+                    Answer(workload.subject, name, state, message, tied, _own_pools(workload.jobset), urgent=urgent)
+                )
+
+
+def _own_pools(jobset: Ref) -> dict[str, str]:
+    """The labels of the nodes that were made for a JobSet."""
+    return {words.POOL_JOBSET_NAME: jobset.name, words.POOL_JOBSET_NAMESPACE: jobset.namespace}
 
 
 def _judge(

@@ -39,6 +39,11 @@ def pool_name(jobset: str, key: str) -> str:
     return f"{prefix}-{suffix}"
 
 
+def other_name(jobset: str, key: str, number: int) -> str:
+    """The name of a further pool of a slice, where another JobSet's Job sits on the first."""
+    return pool_name(jobset, sha1(f"{key} {number}".encode()).hexdigest())
+
+
 def pool_labels(job: Ref, kind: str, jobset: Ref) -> dict[str, str]:
     """Whose pool it is."""
     return {

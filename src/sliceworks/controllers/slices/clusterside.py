@@ -137,7 +137,10 @@ class Cluster:
         return found
 
     async def _answer(self, action: Answer) -> Object:
-        check = {"name": action.check, "state": action.state, "message": action.message, "lastTransitionTime": clock.timestamp()}
+        check: Object = {"name": action.check, "state": action.state, "message": action.message}
+        check["lastTransitionTime"] = clock.timestamp()
+        if action.podsets:
+            check["podSetUpdates"] = [{"name": name, "nodeSelector": dict(action.selector)} for name in action.podsets]
         found = await self._apply_status(action.about, {"admissionChecks": [check]})
         if action.state in ("Retry", "Rejected"):
             log.warning("Workload %s/%s: %s", action.about.namespace, action.about.name, action.message)

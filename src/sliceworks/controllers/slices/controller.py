@@ -108,6 +108,7 @@ class _Hands:
             busy=cloud.busy(),
             working=cloud.working,
             seen=self._seen,
+            seats=watching.seats.taken(jobsets, leaders),
             failures=cloud.failures,
             workloads=watching.workloads(),
             checks=watching.checks(),

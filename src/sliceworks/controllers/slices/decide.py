@@ -47,7 +47,7 @@ def decide(world: World, settings: Settings) -> Decision:
         standings[demand.jobset.ref].append(steps.step(demand))
     steps.remembered()
     # 4. Say how it stands.
-    admission.answer(standings, world, settings, decision)
+    admission.answer(wanted, standings, world, settings, decision)
     _report(standings, world, decision)
     decision.actions.sort(key=_urgency)
     return decision

@@ -33,6 +33,7 @@ class Demand:
     about: Subject
     told: Told = UNTOLD
     workload: WorkloadView | None = None
+    podset: str = ""  # of the Workload
 
 
 def demands(world: World, settings: Settings) -> list[Demand]:
@@ -88,7 +89,8 @@ def _of_workload(workload: WorkloadView, world: World, settings: Settings) -> It
             }
             ask = _planned(template, flavor, labels, settings)
             if ask is not None:
-                yield Demand(job, "Job", job_key(job), jobset, ask, since, workload.subject, workload=workload)
+                about = workload.subject
+                yield Demand(job, "Job", job_key(job), jobset, ask, since, about, workload=workload, podset=template.name)
 
 
 def _planned(template: Template, flavor: Object, labels: dict[str, str], settings: Settings) -> Ask | Problem | None:

@@ -1,4 +1,7 @@
-"""Which pools are no longer needed: their JobSet is gone, has ended, is suspended for long, or has no such Job any more."""
+"""Which pools are no longer needed: their JobSet is gone, has ended, is suspended for long, or has no such Job any more.
+
+A pool on which a Job of another JobSet sits stays until that one has ended too.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def release(world: World, settings: Settings, decision: Decision) -> set[str]:
             continue
         jobset = world.jobsets.get(pool.jobset)
         found = _verdict(pool, jobset, settings, reserved=pool.jobset in kept)
-        if found is None:
+        if found is None or world.guest(pool) is not None:
             continue
         due = max(found.at, pool.created + settings.node_min_lifespan)
         if due > world.now:

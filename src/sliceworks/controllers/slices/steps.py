@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from sliceworks.base.errors import SliceworksError
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.asks import HASH_PREFIX
-from sliceworks.controllers.slices.bodies import pool_body, pool_labels, pool_name
+from sliceworks.controllers.slices.bodies import other_name, pool_body, pool_labels, pool_name
 from sliceworks.controllers.slices.capacity import candidates
 from sliceworks.controllers.slices.reading import problem
 from sliceworks.controllers.slices.shapes import shape_of
@@ -64,8 +64,8 @@ class Steps:
                 self._by_job.setdefault(pool.job, []).append(pool)
 
     def pool_of(self, demand: Demand) -> Pool | None:
-        """The pool of a Job: one that works and fits before others."""
-        found = self._by_job.get(demand.job) or ()
+        """The pool of a Job: one that works and fits before others, and none on which another JobSet's Job sits."""
+        found = [pool for pool in self._by_job.get(demand.job) or () if self._world.guest(pool) is None]
         ask = demand.ask
         return min(
             found, key=lambda pool: (pool.status not in _WORKS, isinstance(ask, Problem) or not fits(pool, ask)), default=None
@@ -102,7 +102,14 @@ class Steps:
         return self._with_pool(demand, demand.ask, pool, ways)
 
     def _without_pool(self, demand: Demand, ask: Ask, ways: tuple[Candidate, ...]) -> Standing:
+        guests = [pool for pool in self._by_job.get(demand.job) or () if self._world.guest(pool) is not None]
+        if guests and self._is_free(ask):
+            return Standing(
+                "waiting", Problem("Taken", f"another JobSet is on node pool {guests[0].name}, and one like it is free")
+            )
         name = pool_name(demand.jobset.ref.name, demand.key)
+        if guests:
+            name = other_name(demand.jobset.ref.name, demand.key, len(guests))
         if self._world.busy.get(name) == "create":
             return Standing("making")
         if name in self._world.pools:
@@ -118,6 +125,11 @@ class Steps:
             return Standing("waiting", self._waiting_for(attempt, ways))
         self._decision.actions.append(self._create(name, demand, ask, attempt.tries, ways))
         return Standing("making")
+
+    def _is_free(self, ask: Ask) -> bool:
+        """Whether a pool of this shape works and nobody is on it: whoever waits may go there."""
+        pools = (pool for pool in self._world.pools.values() if pool.ours and pool.status in _WORKS and pool.digest == ask.digest)
+        return any(pool.name not in self._world.sitting and pool.name not in self._going for pool in pools)
 
     def _with_pool(self, demand: Demand, ask: Ask, pool: Pool, ways: tuple[Candidate, ...]) -> Standing:
         if pool.status == "STOPPING" or pool.name in self._going or self._world.busy.get(pool.name) == "delete":

@@ -39,7 +39,8 @@ def exchanges(wanted: Iterable[Demand], world: World, decision: Decision) -> Ite
         if demand.workload is None and not isinstance(demand.ask, Problem):
             groups.setdefault((demand.jobset.ref, _stem(demand.job.name)), _Group()).waiting.append(demand)
     for pool in world.pools.values():
-        group = groups.get((pool.jobset, _stem(pool.job.name))) if pool.ours else None
+        own = pool.ours and world.guest(pool) is None
+        group = groups.get((pool.jobset, _stem(pool.job.name))) if own else None
         if group is not None:
             group.pools.append(pool)
     for (_, stem), group in groups.items():

@@ -86,6 +86,13 @@ class Leader:
     version: int = 0
 
 
+class Seat(NamedTuple):
+    """Where the leader of a Job sits: its JobSet, and the pool of its node."""
+
+    jobset: Ref
+    pool: str
+
+
 class Attempt(NamedTuple):
     """How often a slice was tried in vain, when it may be tried again, and what was in the way last."""
 

@@ -1,6 +1,6 @@
 """What the controller watches, kept as views: leaders that wait, JobSets, and Kueue's objects where Kueue is installed.
 
-Only pods that wait for a place are watched at all, and Nodes are not: a cluster of ten thousand nodes costs nothing.
+Only pods that wait for a place are watched at all, and Nodes are not: a cluster of ten thousand nodes costs next to nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.reading import read_jobset, read_leader, read_workload, subject
+from sliceworks.controllers.slices.seats import LEADERS, Seats
 from sliceworks.controllers.slices.views import JobSetView, Leader, Ref, Subject, WorkloadView
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.resources import GVK, Resource
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.kube.client import Client
-    from sliceworks.kube.informers import Informer
+    from sliceworks.kube.informers import Delta, Informer
     from sliceworks.kube.resources import Object
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,6 @@ JOBSET = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", subresourc
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 _LOOK_FOR_KUEUE = 60.0
-_WAITING_LEADERS = f"{words.JOBSET_NAME},{words.COMPLETION_INDEX}=0"
 _NOT_PLACED = "status.phase=Pending,spec.nodeName="
 V = TypeVar("V", Leader, JobSetView, WorkloadView)
 
@@ -83,18 +83,24 @@ class Watching:
     changed: Callable[[], None]
     resources: dict[str, Resource] = field(default_factory=lambda: {"JobSet": JOBSET})
     kueue: Kueue | None = None
+    seats: Seats = field(init=False)
     _all: list[Informers] = field(default_factory=list)
     _leaders: Views[Leader] | None = None
     _jobsets: Views[JobSetView] | None = None
     _looking: asyncio.Task[None] | None = None
 
+    def __post_init__(self) -> None:
+        self.seats = Seats(self.client, self.changed)
+
     async def open(self) -> None:
         """Fill the caches."""
-        pods = self._watch(POD, lambda obj: read_leader(obj, self.settings), labels=_WAITING_LEADERS, fields=_NOT_PLACED)
+        pods = self._watch(POD, lambda obj: read_leader(obj, self.settings), labels=LEADERS, fields=_NOT_PLACED)
+        pods.add_handler(self._waits_no_more)
         jobsets = self._watch(JOBSET, read_jobset)
         self._leaders, self._jobsets = Views(pods), Views(jobsets)
         await pods.wait_synced()
         await jobsets.wait_synced()
+        await self.seats.open()
         await self._find_kueue()
         if self.kueue is None:
             self._looking = asyncio.create_task(self._look_for_kueue())
@@ -106,6 +112,7 @@ class Watching:
             await asyncio.gather(self._looking, return_exceptions=True)
         for informers in self._all:
             await informers.close()
+        await self.seats.close()
 
     def leaders(self) -> dict[Ref, Leader]:
         """The leaders that wait, by their Jobs."""
@@ -148,6 +155,10 @@ class Watching:
             workload = read_workload(obj)
             if workload is not None:
                 self.kueue.workloads.answered(workload)
+
+    def _waits_no_more(self, delta: Delta) -> None:
+        if delta.kind == "deleted":
+            self.seats.look(delta.object["metadata"]["name"], delta.object["metadata"]["namespace"])
 
     def _own_checks(self) -> list[Object]:
         return [obj for obj in self.kueue.checks.store if obj["view"]] if self.kueue is not None else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         Pool,
         Problem,
         Ref,
+        Seat,
         Subject,
         WorkloadView,
     )
@@ -30,7 +32,7 @@ class Failure:
     problem: Problem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class World:
     """Everything as it stands. `now` is in seconds since 1970; `busy` are requests whose result no LIST has shown yet."""
 
@@ -41,12 +43,25 @@ class World:
     busy: Mapping[str, Literal["create", "delete"]] = field(default_factory=dict)
     working: Mapping[str, float] = field(default_factory=dict)  # since when each pool that works was seen to
     seen: Mapping[Ref, Ref] = field(default_factory=dict)  # Jobs whose leaders were seen to wait, with their JobSets
+    seats: Mapping[Ref, Seat] = field(default_factory=dict)  # where leaders that wait no more are, by Job
     failures: Mapping[Ref, Failure] = field(default_factory=dict)
     workloads: tuple[WorkloadView, ...] = ()
     checks: frozenset[str] = frozenset()  # AdmissionChecks of ours
     idle_checks: tuple[Subject, ...] = ()  # those of them that nobody has said are looked after
     flavors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     trouble: Problem | None = None  # why the cloud cannot be asked; nothing is known about its pools then
+
+    def guest(self, pool: Pool) -> Ref | None:
+        """The Job of another JobSet that sits on a pool, if one does."""
+        return next((job for job in self.sitting.get(pool.name, ()) if self.seats[job].jobset != pool.jobset), None)
+
+    @cached_property
+    def sitting(self) -> dict[str, list[Ref]]:
+        """The Jobs that sit on each pool."""
+        found: dict[str, list[Ref]] = {}
+        for job, seat in self.seats.items():
+            found.setdefault(seat.pool, []).append(job)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +133,14 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell Kueue what became of an admission check."""
+    """Tell Kueue what became of an admission check. The pods of `podsets` are to go to nodes with the labels of `selector`."""
 
     about: Subject
     check: str
     state: CheckState
     message: str
+    podsets: tuple[str, ...] = ()
+    selector: Mapping[str, str] = field(default_factory=dict)
     urgent: bool = True
 
 
