@@ -58,6 +58,11 @@ def custom_document(group: str, version: str, definitions: Iterable[Node]) -> by
     return _document(where, paths, {**_closed(shared), **own})
 
 
+def aggregated_document(group: str, version: str, paths: dict[str, Node], components: dict[str, Node]) -> bytes:
+    """The document of a group version that another server answers for; its components may refer to metadata."""
+    return _document(place(group, version), paths, {**_closed({_META + "APIResourceList", OBJECT_META}), **components})
+
+
 def openapi_v3_for_custom(definition: Node, version: str) -> bytes:
     """The document of one definition alone."""
     return custom_document(definition["spec"]["group"], version, [definition])

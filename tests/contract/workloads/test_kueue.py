@@ -655,13 +655,14 @@ def test_changes_of_a_running_job(desk: Desk) -> None:
     desk.queue("q", {"name": "f", "cpu": 3})
     desk.job("a", "q", pods=5, annotations={"kueue.x-k8s.io/job-min-parallelism": "2"}).ok(201)
     desk.until_runs("a")
-    seen = {}
-    for name, body in {
+    changes: dict[str, dict[str, Any]] = {
         "parallelism": {"spec": {"parallelism": 2}},
         "time": {"metadata": {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "5"}}},
         "prebuilt": {"metadata": {"labels": {"kueue.x-k8s.io/prebuilt-workload-name": "w"}}},
         "least": {"metadata": {"annotations": {"kueue.x-k8s.io/job-min-parallelism": "9"}}},
-    }.items():
+    }
+    seen = {}
+    for name, body in changes.items():
         answer = desk.change_job("a", body)
         seen[name] = [answer.status, answer.json.get("message")]
     desk.compare("changes_refused", seen)

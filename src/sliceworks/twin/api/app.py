@@ -64,8 +64,8 @@ class Api:
     def __init__(self, core: Core, authenticator: Authenticator) -> None:
         self.core = core
         self._authenticator = authenticator
-        self._discovery = Discovery(core.registry, VERSION)
-        self._openapi = OpenApi(core.customs)
+        self._discovery = Discovery(core.registry, VERSION, core.pages)
+        self._openapi = OpenApi(core.customs, core.pages)
         self._reviews = Reviews(core, authenticator)
         self.debug: dict[str, Callable[[Request], Awaitable[Response]]] = {}
 
@@ -93,7 +93,7 @@ class Api:
         if found is None:
             page = self.core.pages.get(target.group)
             if page is not None:
-                return media.json_response(200, orjson.dumps(page(target, params)))
+                return media.json_response(200, orjson.dumps(page.answer(target, params)))
             if not self.core.registry.has_group(target.group):
                 return _NO_PAGE
             raise unknown_path()
@@ -207,7 +207,8 @@ class Api:
         return media.json_response(200, document)
 
     def _has_group(self, path: str) -> bool:
-        return self.core.registry.has_group(path.split("/")[1])
+        group = path.split("/")[1]
+        return group in self.core.pages or self.core.registry.has_group(group)
 
     def _openapi_document(self, request: Request, path: str) -> Response:
         document = self._openapi.document(path)

@@ -21,12 +21,13 @@ from sliceworks.twin.auth.rules import Attributes
 from sliceworks.twin.store.entries import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from sliceworks.kube.transport import Response
     from sliceworks.schemas.field_errors import FieldError
     from sliceworks.twin.api.calls import Call
     from sliceworks.twin.api.customs import Customs
+    from sliceworks.twin.api.pages import Page
     from sliceworks.twin.api.paths import Target
     from sliceworks.twin.api.resources import Registry, Resource
     from sliceworks.twin.auth.identity import User
@@ -55,6 +56,11 @@ class StoreView:
     def list(self, resource: str, namespace: str | None = None) -> Iterator[Obj]:
         return (entry.object() for entry in self._store.scan(resource, namespace or None))
 
+    def holding(self, resource: str, text: str) -> Iterator[Obj]:
+        """The objects of a resource in which some text occurs: cheaper than to decode them all."""
+        wanted = text.encode()
+        return (entry.object() for entry in self._store.scan(resource) if wanted in entry.data)
+
 
 class Core:
     """One cluster's API, without its transport."""
@@ -69,7 +75,7 @@ class Core:
         self.issuer = issuer
         self.view = StoreView(store)
         self.webhooks = plugins.Webhooks()
-        self.pages: dict[str, Callable[[Target, Mapping[str, list[str]]], Obj]] = {}
+        self.pages: dict[str, Page] = {}
         """Groups that are no stored resources: what answers their paths, as an aggregated API would."""
         self._known = Known(store)
         self.reader = Reader(self)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sliceworks.twin.api.pages import Page
     from sliceworks.twin.api.resources import Registry, Resource, Subresource, Version
 
 Obj = dict[str, Any]
@@ -29,8 +32,8 @@ def version_rank(version: str) -> tuple[Any, ...]:
 class Discovery:
     """Discovery documents, made when first asked for and again when the registry changed."""
 
-    def __init__(self, registry: Registry, version: Obj) -> None:
-        self._registry = registry
+    def __init__(self, registry: Registry, version: Obj, pages: Mapping[str, Page]) -> None:
+        self._registry, self._pages = registry, pages
         self.version = orjson.dumps(version)
         self._made: dict[str, bytes] = {}
         self._generation = -1
@@ -68,10 +71,12 @@ class Discovery:
         return _resource_list(group, parts[2], tree[group].get(parts[2]))
 
     def _tree(self) -> dict[str, dict[str, list[Resource]]]:
-        return {
-            group: dict(sorted(versions.items(), key=lambda item: version_rank(item[0])))
-            for group, versions in self._registry.versions().items()
-        }
+        tree = self._registry.versions()
+        for group, page in self._pages.items():
+            for resource in page.resources:
+                for version in resource.versions:
+                    tree.setdefault(group, {}).setdefault(version, []).append(resource)
+        return {group: dict(sorted(versions.items(), key=lambda item: version_rank(item[0]))) for group, versions in tree.items()}
 
 
 def _group(name: str, versions: list[str]) -> Obj:

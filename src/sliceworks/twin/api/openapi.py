@@ -11,7 +11,10 @@ from sliceworks.schemas import builtins, openapi, openapi_v2
 from sliceworks.twin.api import media
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sliceworks.twin.api.customs import Customs
+    from sliceworks.twin.api.pages import Page
 
 Obj = dict[str, Any]
 
@@ -19,8 +22,8 @@ Obj = dict[str, Any]
 class OpenApi:
     """Made when first asked for; custom resources again when one of theirs changed."""
 
-    def __init__(self, customs: Customs) -> None:
-        self._customs = customs
+    def __init__(self, customs: Customs, pages: Mapping[str, Page]) -> None:
+        self._customs, self._pages = customs, pages
         self._builtin: dict[str, str] = {}
 
     def index(self) -> bytes:
@@ -34,7 +37,8 @@ class OpenApi:
             for group in catalogue.groups
             for version in group.versions
         ]
-        return paths + [f"apis/{group}/{version}" for group, version in self._customs.group_versions()]
+        pages = {(group, version) for group, page in self._pages.items() for one in page.resources for version in one.versions}
+        return paths + [f"apis/{group}/{version}" for group, version in [*self._customs.group_versions(), *sorted(pages)]]
 
     def _hash(self, path: str) -> str:
         group, version = _split(path)
@@ -46,6 +50,8 @@ class OpenApi:
         if path not in self._paths():
             return None
         group, version = _split(path)
+        if group in self._pages:
+            return self._pages[group].document(version)
         customs = self._customs.definitions(group, version)
         if customs:
             return openapi.custom_document(group, version, customs)

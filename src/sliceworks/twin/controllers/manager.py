@@ -14,11 +14,11 @@ from sliceworks.twin.controllers.roles import AggregatedRoles
 from sliceworks.twin.controllers.world import World
 
 if TYPE_CHECKING:
+    from sliceworks.twin.api.pages import Page
     from sliceworks.twin.api.resources import Registry
     from sliceworks.twin.controllers.loop import Change, Controller
     from sliceworks.twin.controllers.world import Handle
     from sliceworks.twin.store.store import Store
-    from sliceworks.twin.workloads import Pages
 
 
 class Controllers:
@@ -27,7 +27,7 @@ class Controllers:
     def __init__(self, store: Store, registry: Registry, handle: Handle, *, authority: str, workloads: bool = True) -> None:
         world = World(store, registry, handle)
         self._store, self._world = store, world
-        self.pages = _pages(world) if workloads else {}
+        self.pages: dict[str, Page] = _pages(world) if workloads else {}
         self.all: tuple[Controller[Any], ...] = (
             ServiceAccounts(world),
             RootCertificates(world, authority),
@@ -77,7 +77,7 @@ def _workloads(world: World) -> tuple[Controller[Any], ...]:
     return workloads(world)
 
 
-def _pages(world: World) -> Pages:
+def _pages(world: World) -> dict[str, Page]:
     from sliceworks.twin.workloads import pages
 
     return pages(world)

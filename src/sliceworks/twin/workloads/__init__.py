@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.twin.scheduler.scheduler import Scheduler
 from sliceworks.twin.workloads import builtin, config_connector, jobset, kueue
 from sliceworks.twin.workloads.kueue.visibility import GROUP as VISIBILITY
-from sliceworks.twin.workloads.kueue.visibility import Visibility
+from sliceworks.twin.workloads.kueue.visibility_page import page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from sliceworks.twin.admission.plugins import Webhooks
-    from sliceworks.twin.api.paths import Target
+    from sliceworks.twin.api.pages import Page
     from sliceworks.twin.controllers.loop import Controller
     from sliceworks.twin.controllers.world import World
     from sliceworks.twin.store.store import Store
-
-    Pages = dict[str, Callable[[Target, Mapping[str, list[str]]], dict[str, Any]]]
 
 
 def workloads(world: World) -> tuple[Controller[Any], ...]:
@@ -32,9 +28,9 @@ def workloads(world: World) -> tuple[Controller[Any], ...]:
     )
 
 
-def pages(world: World) -> Pages:
+def pages(world: World) -> dict[str, Page]:
     """What answers the paths of groups that are no stored resources."""
-    return {VISIBILITY: Visibility(world).answer}
+    return {VISIBILITY: page(world)}
 
 
 def install(store: Store, webhooks: Webhooks, *, config_connector_kinds: bool = False) -> list[dict[str, Any]]:

@@ -1,10 +1,10 @@
-"""Kueue's visibility API: who waits in a queue, in which order. It is asked by its path; discovery does not list it."""
+"""Kueue's visibility API: who waits in a queue, in which order."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import BadRequest, NotFound
+from sliceworks.base.errors import BadRequest, MethodNotAllowed, NotFound
 from sliceworks.twin.workloads.kueue.keys import WORKLOADS, Obj
 from sliceworks.twin.workloads.kueue.ledger import Ledger
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sliceworks.twin.workloads.kueue.core.model import Item
 
 GROUP = "visibility.kueue.x-k8s.io"
+VERSIONS = ("v1beta2", "v1beta1")
+KIND, BELOW = "PendingWorkloadsSummary", "pendingworkloads"
 _MOST = 1000
 _OWNER = ("apiVersion", "kind", "name", "uid")
 
@@ -28,13 +30,15 @@ class Visibility:
 
     def answer(self, target: Target, params: Mapping[str, list[str]]) -> Obj:
         """The summary that a path asks for."""
-        if target.verb != "get" or target.subresource != "pendingworkloads" or target.version not in ("v1beta1", "v1beta2"):
+        if target.subresource != BELOW or target.version not in VERSIONS:
             raise NotFound("the server could not find the requested resource", details={})
+        if target.verb != "get":
+            raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
         offset, limit = _number(params, "offset", 0), _number(params, "limit", _MOST)
         rows = self._in_local(target) if target.namespace else self._in_cluster(target)
         items = [self._row(*row) for row in rows[offset : offset + limit]]
         return {
-            "kind": "PendingWorkloadsSummary",
+            "kind": KIND,
             "apiVersion": f"{GROUP}/{target.version}",
             "metadata": {},
             "items": [item for item in items if item is not None],
@@ -81,7 +85,7 @@ def _number(params: Mapping[str, list[str]], name: str, default: int) -> int:
     if not text:
         return default
     if not text.isdigit():
-        raise BadRequest(f'{name}: "{text}" is not a number')
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
 
 
