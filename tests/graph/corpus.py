@@ -68,9 +68,13 @@ def _of_values() -> Iterator[Case]:
         for field, template in _GIVEN["fields"].items():
             filled = _with(template, text)
             yield _case(f"{field}: {text}", [*BASE, {"id": "t", "template": filled}])
+    for field, template in _GIVEN["typed fields"].items():
+        for value in _GIVEN["typed values"]:
+            yield _case(f"{field}: {value!r}", [*BASE, {"id": "t", "template": _with(template, value)}])
 
 
-def _with(template: Any, text: str) -> Any:
+def _with(template: Any, text: Any) -> Any:
+    """A template with a value in the place that waits for it."""
     if isinstance(template, dict):
         return {name: _with(child, text) for name, child in template.items()}
     if isinstance(template, list):

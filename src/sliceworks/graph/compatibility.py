@@ -27,6 +27,8 @@ def misfit(given: CelType, expected: CelType, declarations: Declarations, depth:
     if expected.kind == "map" and given.kind == "map":
         keys = misfit(given.key or STRING, expected.key or STRING, declarations, depth + 1)
         return keys or misfit(given.element or DYN, expected.element or DYN, declarations, depth + 1)
+    if expected.kind == "message" and given.kind == "null":
+        return ""
     if expected.kind == "message" and given.kind in ("map", "message"):
         fits = _map_in_object if given.kind == "map" else _object_in_object
         return fits(given, expected, declarations, depth + 1)
