@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import NotFound
 from sliceworks.cli.graph_files import with_client
-from sliceworks.controllers.graphs import inspection
-from sliceworks.graph.differences import between
+from sliceworks.controllers.graphs import compatibility, inspection
+from sliceworks.graph.differences import CHANGE, CREATE, Difference, between
 from sliceworks.graph.rendering import LEFT_OUT, render
+from sliceworks.kube.well_known import CUSTOM_RESOURCE_DEFINITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sliceworks.graph.differences import Difference
     from sliceworks.graph.model import Graph
     from sliceworks.kube.client import Client
 
@@ -27,7 +27,18 @@ def between_versions(old: Graph, old_instance: Obj, new: Graph, new_instance: Ob
         found = render(graph, instance)
         return {each.node.id: each.objects for each in found if each.state != LEFT_OUT and not each.node.role.is_external}
 
-    return between(objects(old, old_instance), objects(new, new_instance))
+    return [*_kinds(old.crd, new.crd), *between(objects(old, old_instance), objects(new, new_instance))]
+
+
+def _kinds(old: Obj | None, new: Obj) -> list[Difference]:
+    """How the kind that users write changes, and whether that breaks what they have written."""
+    if old is None:
+        return [Difference("schema", CREATE, new)]
+    report = compatibility.compare(old["spec"]["versions"][0], new["spec"]["versions"][0])
+    if not report.changed:
+        return []
+    why = f"may break what users have written: {report}" if report.breaking else "what users have written stays valid"
+    return [Difference("schema", CHANGE, new, why=why)]
 
 
 def against_cluster(compiled: Graph, wanted: Obj, opened: Callable[[], Client]) -> list[Difference]:
@@ -35,6 +46,7 @@ def against_cluster(compiled: Graph, wanted: Obj, opened: Callable[[], Client]) 
 
     async def ask(client: Client) -> list[Difference]:
         metadata = wanted["metadata"]
+        kinds = _kinds(await _crd(client, compiled.crd["metadata"]["name"]), compiled.crd)
         try:
             live = await inspection.find_instance(client, compiled, metadata["name"], metadata.get("namespace") or "")
             instance = {**wanted, "metadata": {**live["metadata"], **metadata}}
@@ -44,10 +56,18 @@ def against_cluster(compiled: Graph, wanted: Obj, opened: Callable[[], Client]) 
         external = {node.id for node in compiled.nodes if node.role.is_external}
         rendered = render(compiled, instance, observed)
         new = {each.node.id: each.objects for each in rendered if each.state != LEFT_OUT and each.node.id not in external}
-        return between({name: objects for name, objects in observed.items() if name not in external}, new, live=True)
+        ours = {name: objects for name, objects in observed.items() if name not in external}
+        return [*kinds, *between(ours, new, live=True)]
 
     found: list[Difference] = with_client(opened, ask)
     return found
+
+
+async def _crd(client: Client, name: str) -> Obj | None:
+    try:
+        return await client.get(CUSTOM_RESOURCE_DEFINITION, name)
+    except NotFound:
+        return None
 
 
 def states(compiled: Graph, name: str, namespace: str, opened: Callable[[], Client]) -> dict[str, str]:

@@ -69,15 +69,22 @@ def compared(verdict: Object) -> Object:
 @pytest.mark.parametrize("file", graphs.files())
 def test_what_kro_says(kros: Cluster, file: str) -> None:
     player = graphs.Player(asking(kros.api), asyncio.sleep)
-    wrong: list[str] = []
-    for case in graphs.cases(file):
-        verdict = asyncio.run(player.define(case))
-        if verdict["accepted"] == case.refused:
-            wrong.append(f"{case.name}: {verdict.get('message', 'accepted')}")
+    for case, verdict, served in asyncio.run(_played(player, graphs.cases(file))):
+        assert verdict["accepted"] != case.refused, f"{case.name}: {verdict.get('message', 'accepted')}"
         goldens.check(GOLDENS, f"{case.name}: definition", compared(verdict), real=True)
-        if verdict["accepted"] and case.instance is not None:
-            goldens.check(GOLDENS, f"{case.name}: objects", asyncio.run(player.serve(case)), real=True)
-    assert not wrong
+        if served is not None:
+            goldens.check(GOLDENS, f"{case.name}: objects", served, real=True)
+
+
+async def _played(player: graphs.Player, cases: list[graphs.Case]) -> list[tuple[graphs.Case, Object, Object | None]]:
+    """What comes of each case. They are played side by side: most of the time is waiting."""
+
+    async def one(case: graphs.Case) -> tuple[graphs.Case, Object, Object | None]:
+        verdict = await player.define(case)
+        wanted = verdict["accepted"] and case.instance is not None
+        return case, verdict, await player.serve(case) if wanted else None
+
+    return list(await asyncio.gather(*map(one, cases)))
 
 
 @pytest.fixture(scope="module")
@@ -123,12 +130,11 @@ def test_ours_serve_alike(file: str) -> None:
 async def _alike(player: graphs.Player, file: str) -> None:
     """Play a file's cases, and compare all that comes of them with what came of them with kro."""
     found: list[str] = []
-    for case in (each for each in graphs.cases(file) if each.name not in FREE):
-        verdict = goldens.normalised(compared(await player.define(case)), {})
-        lines = list(graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: definition"), verdict))
-        if verdict["accepted"] and case.instance is not None:
-            served = goldens.normalised(await player.serve(case), {})
-            made = graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: objects"), served)
+    for case, verdict, served in await _played(player, [each for each in graphs.cases(file) if each.name not in FREE]):
+        told = goldens.normalised(compared(verdict), {})
+        lines = list(graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: definition"), told))
+        if served is not None:
+            made = graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: objects"), goldens.normalised(served, {}))
             lines += [line for line in made if case.ends == "ACTIVE" or not line.startswith(EARLY)]
         found += [f"{case.name}: {line}" for line in lines]
     if found:
