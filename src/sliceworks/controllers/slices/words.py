@@ -68,6 +68,3 @@ CHECK_CONTROLLER: Final = "sliceworks.dev/slices"  # spec.controllerName of Kueu
 LEASE: Final = "ecaf1259.google.com"  # the Go provisioner's own: the two never work at once
 
 SLICES_GIVEN_BACK: Final = "SlicesGivenBack"
-SLICES_RETRIED: Final = "SlicesRetried"
-SLICE_REFUSED: Final = "SliceRefused"
-CLOUD_TROUBLE: Final = "CloudNotReached"
