@@ -23,6 +23,9 @@ Steps = tuple[str, ...]
 VERSION = "v1beta1"
 PREFIX = "cnrm.cloud.google.com/"
 GROUPS = ".cnrm.cloud.google.com"
+CORE = "core.cnrm.cloud.google.com"
+INSTALLED = {"ConfigConnector": f"configconnector.{CORE}", "ConfigConnectorContext": f"configconnectorcontext.{CORE}"}
+"""What sets Config Connector up, and the only name that each may have."""
 _DATA = Path(__file__).parent / "data" / "config-connector-1.155" / "kinds.json"
 _CONDITION: Object = {
     "type": "object",
@@ -81,6 +84,69 @@ def marks() -> dict[str, Marks]:
 def definitions() -> list[Object]:
     """The CustomResourceDefinitions, made anew: they may be changed."""
     return [_definition(kind, entry) for kind, entry in _data().items()]
+
+
+def installation() -> list[Object]:
+    """The CustomResourceDefinitions of what sets Config Connector up: for the cluster, and for a namespace."""
+    text: Object = {"type": "string"}
+    common: Object = {
+        "googleServiceAccount": text,
+        "actuationMode": {"type": "string", "enum": ["Reconciling", "Paused"]},
+        "stateIntoSpec": {"type": "string", "enum": ["Absent", "Merge"]},
+        "experiments": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    }
+    whole = {
+        "mode": {"type": "string", "enum": ["cluster", "namespaced"], "default": "namespaced"},
+        "credentialSecretName": text,
+        **common,
+    }
+    policies = ["SERVICE_ACCOUNT_PROJECT", "RESOURCE_PROJECT", "BILLING_PROJECT"]
+    part = {
+        **common,
+        "requestProjectPolicy": {"type": "string", "enum": policies},
+        **dict.fromkeys(("billingProject", "managerNamespace", "version"), text),
+    }
+    return [
+        _core("ConfigConnector", "Cluster", whole, []),
+        _core("ConfigConnectorContext", "Namespaced", part, ["googleServiceAccount"]),
+    ]
+
+
+def _core(kind: str, scope: str, fields: Object, required: list[str]) -> Object:
+    group, plural = CORE, f"{kind.lower()}s"
+    spec: Object = {"type": "object", "properties": fields, **({"required": required} if required else {})}
+    status: Object = {
+        "type": "object",
+        "properties": {
+            "healthy": {"type": "boolean"},
+            "observedGeneration": {"type": "integer", "format": "int64"},
+            "errors": {"type": "array", "items": {"type": "string"}},
+        },
+    }
+    root = {"type": "object", "properties": {"metadata": {"type": "object"}, "spec": spec, "status": status}}
+    columns = [
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Healthy", "type": "boolean", "jsonPath": ".status.healthy"},
+    ]
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": columns,
+        "schema": {"openAPIV3Schema": root},
+        "subresources": {"status": {}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}", "labels": {f"{PREFIX}operator-system": "true"}},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "scope": scope,
+            "versions": [version],
+        },
+    }
 
 
 def _marks(kind: str, entry: Object) -> Marks:

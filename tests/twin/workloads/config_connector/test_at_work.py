@@ -210,3 +210,40 @@ def test_table_shows_the_condition() -> None:
         assert table["rows"][0]["cells"][2:4] == ["True", "UpToDate"]
 
     on_twin(main, workloads=True, config_connector=True)
+
+
+def test_what_sets_it_up() -> None:
+    async def main(twin: Embedded) -> None:
+        path = "/apis/core.cnrm.cloud.google.com/v1beta1/configconnectors"
+        name = "configconnector.core.cnrm.cloud.google.com"
+        account = {
+            "mode": "cluster",
+            "googleServiceAccount": "kcc-operator@k8sai-me.iam.gserviceaccount.com",
+            "stateIntoSpec": "Absent",
+        }
+        typed = {"apiVersion": "core.cnrm.cloud.google.com/v1beta1", "kind": "ConfigConnector"}
+        status, _ = await twin.ask("POST", path, {**typed, "metadata": {"name": "other"}, "spec": account})
+        assert status == 403
+        status, _ = await twin.ask("POST", path, {**typed, "metadata": {"name": name}, "spec": {"mode": "cluster"}})
+        assert status == 403
+        await twin.do("POST", path, {**typed, "metadata": {"name": name}, "spec": account})
+        await clock.sleep(1)
+        assert (await twin.do("GET", f"{path}/{name}"))["status"] == {"healthy": True, "observedGeneration": 1}
+
+    on_twin(main, workloads=True, config_connector=True)
+
+
+def test_namespace_takes_everything_along() -> None:
+    async def main(twin: Embedded) -> None:
+        await team(twin)
+        await post(twin, PROJECTS, made("acquired", {"name": "", "resourceID": "k8sai-me", "folderRef": {"external": "7"}}))
+        await post(twin, ACCOUNTS, made("sa"))
+        policy = {"resourceRef": {"kind": "IAMServiceAccount", "name": "sa"}}
+        await post(twin, POLICIES, made("p", policy))
+        await post(twin, BUCKETS, made("data", {}))
+        await clock.sleep(30)
+        await twin.do("DELETE", "/api/v1/namespaces/team")
+        await clock.sleep(60)
+        assert await twin.gone("/api/v1/namespaces/team")
+
+    on_twin(main, workloads=True, config_connector=True)

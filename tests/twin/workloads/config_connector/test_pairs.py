@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sliceworks.schemas.config_connector import marks
+from sliceworks.schemas.config_connector import INSTALLED, marks
 from sliceworks.twin.nodes.engine import next_step, outcome
 from sliceworks.twin.workloads.config_connector import cloud
 from sliceworks.twin.workloads.config_connector.controller import stages_of
@@ -47,7 +47,8 @@ def test_pair(case: Object) -> None:
 
 def test_every_stage_has_a_pair() -> None:
     seen = {param.values[0]["output"]["stage"] for param in pairs() if param.values[0]["output"]}
-    assert {stage.name for kind in marks() for stage in stages_of(kind)} - seen == {"settled", "settled-resource"}
+    kinds = (*marks(), *INSTALLED)
+    assert {stage.name for kind in kinds for stage in stages_of(kind)} - seen == {"settled", "settled-resource"}
 
 
 def _place(obj: Object) -> tuple[str, str, str]:

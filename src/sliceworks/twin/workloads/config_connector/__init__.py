@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 def install(webhooks: Webhooks) -> None:
     """Put its webhooks in place; they matter once its kinds are there."""
+    for kind in config_connector.INSTALLED:
+        webhooks.judge(f"{config_connector.CORE}/{kind.lower()}s", CREATE, hooks.check_installation)
     for mark in config_connector.marks().values():
         webhooks.change(mark.resource, CREATE, hooks.place)
         webhooks.judge(mark.resource, CREATE, hooks.check_new)
@@ -33,7 +35,7 @@ def install(webhooks: Webhooks) -> None:
 
 def definitions() -> list[dict[str, Any]]:
     """The objects that a cluster with Config Connector has."""
-    return config_connector.definitions()
+    return [*config_connector.installation(), *config_connector.definitions()]
 
 
 def controllers(world: World) -> tuple[Controller[Any], ...]:

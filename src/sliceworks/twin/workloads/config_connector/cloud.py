@@ -42,7 +42,9 @@ def number(text: str, digits: int) -> str:
 
 
 def known(obj: Obj, get: Get) -> Obj:
-    """All of it."""
+    """All of it; nothing of what only sets Config Connector up."""
+    if obj["kind"] not in marks():
+        return {"metadata": {}}
     metadata, spec, mark = obj["metadata"], obj.get("spec") or {}, marks()[obj["kind"]]
     namespace = get(NAMESPACES, "", metadata["namespace"])
     name = str(spec.get("resourceID") or metadata["name"])

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.schemas.config_connector import marks
+from sliceworks.schemas.config_connector import CORE, INSTALLED, marks
 from sliceworks.twin.controllers.events import Recorder
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.controllers.world import MERGE, Key
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.stages import Stage, Stages
     from sliceworks.twin.workloads.config_connector.keys import Obj
 
-_FILES = ("deletion.yaml", "policies.yaml", "resources.yaml")
+_FILES = ("installation.yaml", "deletion.yaml", "policies.yaml", "resources.yaml")
+_INSTALLED = tuple(f"{CORE}/{kind.lower()}s" for kind in INSTALLED)
 
 
 @cache
@@ -41,7 +42,7 @@ class ConfigConnector(Controller[Key]):
     """Follows the objects of all kinds. One that waits for another is looked at again when that one changes."""
 
     workers = 4
-    watches = frozenset({NAMESPACES, SECRETS, *(mark.resource for mark in marks().values())})
+    watches = frozenset({NAMESPACES, SECRETS, *_INSTALLED, *(mark.resource for mark in marks().values())})
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -97,7 +98,7 @@ class ConfigConnector(Controller[Key]):
         return at
 
     async def _carry_out(self, key: Key, obj: Obj, stage: Stage, context: Obj) -> None:
-        """Write what a stage does, unless it is so already. The specification goes first: its new generation is the observed one."""
+        """Write what a stage does, unless it is so already. The specification goes first: its generation counts."""
         served = self.world.of_kind(obj["apiVersion"], obj["kind"])
         if served is None:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import Forbidden
-from sliceworks.schemas.config_connector import GROUPS, VERSION, marks
+from sliceworks.schemas.config_connector import GROUPS, INSTALLED, VERSION, marks
 from sliceworks.twin.workloads.config_connector.cloud import project_of
 from sliceworks.twin.workloads.config_connector.keys import (
     CONFLICT_POLICY,
@@ -71,6 +71,19 @@ def check_policy(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> Non
     conditions = [spec.get("condition"), *(binding.get("condition") for binding in spec.get("bindings") or ())]
     if mark is not None and any(conditions) and not mark.iam_conditions:
         raise _denied("iam-validation", f"resource reference kind '{kind}' does not support IAM conditions")
+
+
+def check_installation(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
+    """There is one for the cluster, and one for a namespace: their names are given."""
+    wanted = INSTALLED[obj["kind"]]
+    if obj["metadata"].get("name") != wanted:
+        raise _denied("configconnector-validation", f"a {obj['kind']} must be named {wanted}")
+    spec = obj.get("spec") or {}
+    if obj["kind"] == "ConfigConnector" and spec.get("mode") == "cluster":
+        given = [name for name in ("googleServiceAccount", "credentialSecretName") if spec.get(name)]
+        if len(given) != 1:
+            text = "exactly one of googleServiceAccount and credentialSecretName is needed in cluster mode"
+            raise _denied("configconnector-validation", text)
 
 
 def check_new(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
