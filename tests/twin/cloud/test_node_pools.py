@@ -159,6 +159,14 @@ def test_management_and_autoscaling_change_at_the_end_of_their_operations() -> N
         pool = await cloud.pool("cpu")
         assert (pool["management"], pool["autoscaling"]) == (management, scaling)
         assert (pool["config"], pool["upgradeSettings"]) == ({"labels": {"a": "b"}}, {"maxSurge": 1})
+        assert (await cloud.nodes("cpu"))[0]["metadata"]["labels"]["a"] == "b"
+        taints = [{"key": "k", "value": "v", "effect": "NO_SCHEDULE"}]
+        change = {"labels": {"labels": {"c": "d"}}, "taints": {"taints": taints}}
+        await cloud.done(await cloud.do("PUT", f"{POOLS}/cpu", change))
+        (node,) = await cloud.nodes("cpu")
+        labels = node["metadata"]["labels"]
+        assert ("a" in labels, labels["c"], labels["cloud.google.com/gke-nodepool"]) == (False, "d", "cpu")
+        assert node["spec"]["taints"] == [{"key": "k", "value": "v", "effect": "NoSchedule"}]
 
     on_cloud(main)
 

@@ -134,3 +134,20 @@ def test_a_machine_that_went_while_the_twin_was_away_is_missed(tmp_path: Path) -
         assert len(await cloud.nodes("one")) == 2
 
     on_disk(copy, go_on, after=300)
+
+
+def test_a_twin_that_finds_itself_in_its_past_waits_no_longer_than_was_meant(tmp_path: Path) -> None:
+    async def begin(cloud: Cloud) -> None:
+        cloud.container.clusters.adopt("p", "us-central2-b", "c")
+        await clock.sleep(100_000)
+        cloud.fault("Unavailable", match={"method": "clusters.get"}, **{"for": 60})
+        await cloud.create("one")
+
+    copy = killed(tmp_path / "one.db", begin, tmp_path, "two.db")
+
+    async def go_on(cloud: Cloud) -> None:
+        await clock.sleep(100)
+        assert (await cloud.pool("one"))["status"] == "RUNNING"
+        await cloud.do("GET", f"{PLACE}/clusters/c")
+
+    on_disk(copy, go_on)

@@ -77,6 +77,12 @@ class Faults:
         self._table = Table(store, "faults", "CloudFault")
         self.ended: list[Callable[[str], None]] = []
         """Called with the name of a fault that is over."""
+        for document in list(self._table.all()):
+            # A twin whose time ran fast finds itself in its own past after a restart: no fault lasts longer than was meant.
+            lasting = document.body.get("for")
+            if lasting is not None and _left(document) > lasting:
+                document.inner["until"] = _after(lasting)
+                self._table.put(document)
 
     def add(self, given: Obj) -> str:
         """Order a fault; the same name takes the place of an older one. Returns its name."""
@@ -85,7 +91,7 @@ class Faults:
             raise InvalidDocument(f"there is no fault {given.get('fault')!r} of the cloud: there are {', '.join(kinds())}")
         name = str(given.get("name") or f"{kind.name}-{self._table.count() + 1}")
         lasting = given.get("for")
-        until = "" if lasting is None else clock.rfc3339_micro(clock.now() + timedelta(seconds=float(lasting)))
+        until = "" if lasting is None else _after(float(lasting))
         self._table.put(Document("", name, given, {"until": until, "left": given.get("count")}))
         return name
 
@@ -124,12 +130,10 @@ class Faults:
         found = self._table.get("", name)
         if found is None:
             return 0.0
-        until = found.inner["until"]
-        return None if not until else max(0.0, (datetime.fromisoformat(until) - clock.now()).total_seconds())
+        return max(0.0, _left(found)) if found.inner["until"] else None
 
     def _in_force(self, document: Document) -> bool:
-        until = document.inner["until"]
-        if until and datetime.fromisoformat(until) <= clock.now():
+        if document.inner["until"] and _left(document) <= 0:
             self.end(document.name)
             return False
         return True
@@ -143,6 +147,15 @@ class Faults:
         else:
             document.inner["left"] = left - 1
             self._table.put(document)
+
+
+def _after(seconds: float) -> str:
+    return clock.rfc3339_micro(clock.now() + timedelta(seconds=seconds))
+
+
+def _left(document: Document) -> float:
+    """Seconds until a fault that has an end is over."""
+    return (datetime.fromisoformat(document.inner["until"]) - clock.now()).total_seconds()
 
 
 def _fault(document: Document) -> Fault:

@@ -27,7 +27,7 @@ Obj = dict[str, Any]
 _WORKERS = 16
 _KEPT = 2_000
 _NEVER = ""
-_DUE, _DONE = "due", "done"
+_DUE, _DONE, _WAIT = "due", "done", "wait"
 
 
 class Operations:
@@ -102,7 +102,7 @@ class Operations:
         if document.name not in self._running:
             return  # somebody has ended it while it was worked on
         due = None if seconds is None else clock.now() + timedelta(seconds=seconds)
-        document.inner[_DUE] = _NEVER if due is None else clock.rfc3339_micro(due)
+        document.inner |= {_DUE: _NEVER if due is None else clock.rfc3339_micro(due), _WAIT: seconds}
         self._table.put(document)
         self._set(document)
 
@@ -112,7 +112,9 @@ class Operations:
         if due == _NEVER:
             self._timers.drop(document.name)
         else:
-            self._timers.set(document.name, (datetime.fromisoformat(due) - clock.now()).total_seconds())
+            left = (datetime.fromisoformat(due) - clock.now()).total_seconds()
+            # A twin whose time ran fast finds itself in its own past after a restart: nobody waits longer than was meant.
+            self._timers.set(document.name, min(left, document.inner[_WAIT]))
 
     def _hire(self) -> None:
         """Have workers as soon as there is work."""

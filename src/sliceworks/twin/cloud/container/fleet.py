@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 _POOL = "cloud.google.com/gke-nodepool"
 _NODES, _MARK = "/nodes", f'"{_POOL}"'.encode()
+_OF_KUBERNETES = "node.kubernetes.io/"
 _STATE = "sliceworks.dev/state"
 _AT_ONCE = 32
 _FIRST, _LAST = 8_192, 65_536
@@ -155,6 +156,15 @@ class Fleet:
                 return
 
         await _each(one, names)
+
+    async def repaint(self, name: str, labels: Obj, taints: list[Obj]) -> None:
+        """Set labels of a node, and its taints but for those that Kubernetes itself gives."""
+        try:
+            node = await self._client.get(NODE, name)
+            own = [taint for taint in node["spec"].get("taints") or () if taint["key"].startswith(_OF_KUBERNETES)]
+            await self._client.patch(NODE, name, {"metadata": {"labels": labels}, "spec": {"taints": [*taints, *own]}})
+        except NotFound:
+            return
 
     async def drain(self, names: Iterable[str]) -> int:
         """Ask the pods of nodes to leave, but for those that every node has; returns how many may not leave yet."""

@@ -109,7 +109,8 @@ class Steps:
             if yard.has_nodes(pool.parent):
                 await yard.fleet.cordon(dropped)
                 await yard.fleet.create(yard.nodes(pool, [each for each in places(pool) if each.name not in dropped], boot))
-        operation.inner |= {"step": "register", "until": clock.now().timestamp() + boot + yard.settings.seconds("register")}
+        patience = boot + yard.settings.seconds("register")
+        operation.inner |= {"step": "register", "until": clock.now().timestamp() + patience, "patience": patience}
         await self._register(operation)
 
     def _not_to_be_had(self, operation: Document, pool: Document) -> None:
@@ -138,7 +139,7 @@ class Steps:
         dropped = [Place(*place) for place in operation.inner.get("drop") or ()]
         wanted = [each for pool in pools if yard.has_nodes(pool.parent) for each in places(pool) if each not in dropped]
         missing = [place.name for place in wanted if not yard.fleet.is_ready(place.name)]
-        left = operation.inner["until"] - clock.now().timestamp()
+        left = min(operation.inner["until"] - clock.now().timestamp(), operation.inner["patience"])
         if missing and left > 0:
             self._awaited |= dict.fromkeys(missing, operation.name)
             self._left[operation.name] = len(missing)
@@ -202,8 +203,11 @@ class Steps:
         inner = operation.inner
         if inner["pool"]:
             for pool in self._pools(operation):
+                before = pool.body.get("config")
                 pool.body |= inner["change"]
                 self._yard.put(pool)
+                if pool.body.get("config") != before and self._has_nodes(operation):
+                    await self._repaint(pool, before or {})
         else:
             cluster = self._yard.cluster(inner["cluster"])
             cluster.body |= inner["change"]
@@ -215,6 +219,12 @@ class Steps:
                     found.body |= change
                     self._yard.put(found)
         self.jobs.finish(operation)
+
+    async def _repaint(self, pool: Document, before: Obj) -> None:
+        """Give the nodes of a pool the labels and taints that it has now."""
+        for node in self._yard.nodes(pool, places(pool), 0.0):
+            labels = {**dict.fromkeys(before.get("labels") or ()), **node["metadata"]["labels"]}
+            await self._yard.fleet.repaint(node["metadata"]["name"], labels, node["spec"].get("taints") or [])
 
     # Machines fail.
 
