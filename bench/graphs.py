@@ -41,7 +41,7 @@ class Sizes:
     items: tuple[int, int] = (250, 1000)
 
 
-QUICK = Sizes(default=12, tuned=40, ours=120, idle=120, rest=4.0, resources=(20, 40), items=(100, 300))
+QUICK = Sizes(default=24, tuned=40, ours=120, idle=120, rest=4.0, resources=(20, 40), items=(100, 300))
 TINY = replace(QUICK, default=2, tuned=3, ours=3, idle=3, rest=1.0, resources=(10, 20), items=(5, 10))
 
 

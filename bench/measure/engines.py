@@ -74,7 +74,8 @@ class Engine:
         assert self.process is not None
         return self.process.resident_bytes()
 
-    def calls(self, resources: frozenset[str], page: str) -> Calls:
+    @staticmethod
+    def calls(resources: frozenset[str], page: str) -> Calls:
         """The requests about these resources in a page of the server's metrics."""
         every = writes = 0.0
         for labels, value in _REQUESTS.findall(page):

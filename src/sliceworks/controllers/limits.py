@@ -17,7 +17,7 @@ class Limited:
         self._transport = transport
         self._qps, self._burst = qps, float(max(burst, 1))
         self._tokens = self._burst
-        self._filled = 0.0
+        self._filled: float | None = None
 
     async def send(self, request: Request, *, stream: bool = False) -> Response:
         """Send one request when its time has come."""
@@ -34,7 +34,8 @@ class Limited:
     def _take(self) -> float:
         """Take a token, maybe one of the future; returns the seconds until it is there."""
         now = clock.loop_time()
-        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._qps) if self._filled else self._burst
+        if self._filled is not None:
+            self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._qps)
         self._filled = now
         self._tokens -= 1
         return -self._tokens / self._qps if self._tokens < 0 else 0.0
