@@ -37,6 +37,7 @@ class Store(Protocol):
     """What is read from."""
 
     def get(self, resource: str, namespace: str, name: str) -> Any: ...
+    def holds(self, resource: str) -> bool: ...
     def scan(self, resource: str, namespace: str | None = None) -> Iterator[Any]: ...
 
 
@@ -52,6 +53,8 @@ class Known:
         return self._read(entry) if entry is not None else None
 
     def find_all(self, resource: str, namespace: str) -> list[Mapping[str, Any]]:
+        if not self._store.holds(resource):
+            return []
         return [self._read(entry) for entry in self._store.scan(resource, namespace or None)]
 
     def _read(self, entry: Entry) -> Mapping[str, Any]:

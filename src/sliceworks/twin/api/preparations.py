@@ -100,12 +100,11 @@ def _service(obj: Obj, cluster: ClusterView) -> None:
 
 def _allocate_address(spec: Obj, cluster: ClusterView) -> None:
     if not spec.get("clusterIP"):
-        taken = {service.get("spec", {}).get("clusterIP") for service in cluster.list("/services")}
         random = clock.randomness()
         size = SERVICE_NETWORK.num_addresses
         while True:
             address = str(SERVICE_NETWORK[random.randrange(10, size - 1)])
-            if address not in taken:
+            if not any(service.get("spec", {}).get("clusterIP") == address for service in cluster.holding("/services", address)):
                 break
         spec["clusterIP"] = address
     if spec["clusterIP"] != "None" or "clusterIPs" not in spec:

@@ -23,6 +23,8 @@ class ClusterView(Protocol):
 
     def list(self, resource: str, namespace: str | None = None) -> Iterable[Obj]: ...
 
+    def holding(self, resource: str, text: str) -> Iterable[Obj]: ...
+
 
 def _nothing_to_add(obj: Obj) -> None:
     return None

@@ -6,7 +6,7 @@ back behind it, and asking for that is Expired.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import dataclass
 from heapq import merge
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import Expired
 from sliceworks.twin.store.entries import DELETED, Change, Entry
+from sliceworks.twin.store.ordering import Ordered
 from sliceworks.twin.store.watches import Watches
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Bucket:
     def __init__(self, resource: str, window: Window) -> None:
         self.resource = resource
         self.entries: dict[str, Entry] = {}
-        self.keys: list[str] = []
+        self._keys = Ordered()
         self.changes: deque[Change] = deque()
         self.compacted = 0
         self.watches = Watches()
@@ -42,29 +43,25 @@ class Bucket:
         self._bytes = 0
 
     def restore(self, change: Change) -> None:
-        """Take in what a journal remembers, oldest first; `restored` ends it."""
-        entry = change.entry
-        if change.type == DELETED:
-            self.entries.pop(entry.key, None)
-        else:
-            self.entries[entry.key] = entry
+        """Take in what a journal remembers, oldest first."""
+        self._take(change)
         if change.revision > self.compacted:
             self._remember(change)
 
-    def restored(self) -> None:
-        self.keys = sorted(self.entries)
-
     def record(self, change: Change) -> None:
         """Take a change in."""
+        self._take(change)
+        self._remember(change)
+
+    def _take(self, change: Change) -> None:
         key = change.entry.key
         if change.type == DELETED:
             if self.entries.pop(key, None) is not None:
-                del self.keys[bisect_left(self.keys, key)]
+                self._keys.remove(key)
         else:
             if key not in self.entries:
-                insort(self.keys, key)
+                self._keys.add(key)
             self.entries[key] = change.entry
-        self._remember(change)
 
     def _remember(self, change: Change) -> None:
         self.changes.append(change)
@@ -118,8 +115,9 @@ class Bucket:
 
         Nothing is read before it is asked for, and may be written to meanwhile: an entry that is gone by then is left out.
         """
-        first, last = _bounds(self.keys, namespace, after)
-        keys, entries = self.keys[first:last], self.entries
+        keys, entries = self._keys.listed(), self.entries
+        first, last = _bounds(keys, namespace, after)
+        keys = keys[first:last]
         past = self._since_then(at) if at is not None else None
         if not past:
             return (entry for key in keys if (entry := entries.get(key)) is not None)
@@ -133,7 +131,7 @@ class Bucket:
         past = self._since_then(at) if at is not None else {}
         came = sorted(key for key, entry in past.items() if entry is None and key in self.entries)
         gone = sorted(key for key, entry in past.items() if entry is not None and key not in self.entries)
-        now, fewer, more = (_within(keys, namespace, after) for keys in (self.keys, came, gone))
+        now, fewer, more = (_within(keys, namespace, after) for keys in (self._keys.listed(), came, gone))
         return now - fewer + more
 
     def _since_then(self, revision: int) -> dict[str, Entry | None]:

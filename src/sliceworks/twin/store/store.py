@@ -57,7 +57,6 @@ class Store:
             self._bucket(change.resource).restore(change)
             self.revision = max(self.revision, change.revision)
         for bucket in self._buckets.values():
-            bucket.restored()
             self._left += bucket.trim(self.revision)
 
     def _bucket(self, resource: str) -> Bucket:
@@ -76,7 +75,12 @@ class Store:
 
     def resources(self) -> list[str]:
         """The resources that hold an object."""
-        return [name for name, bucket in self._buckets.items() if bucket.keys]
+        return [name for name, bucket in self._buckets.items() if bucket.entries]
+
+    def holds(self, resource: str) -> bool:
+        """Whether there is any object of a resource."""
+        bucket = self._buckets.get(resource)
+        return bucket is not None and bool(bucket.entries)
 
     def scan(self, resource: str, namespace: str | None = None, *, after: str = "", at: int | None = None) -> Iterator[Entry]:
         """Entries in key order; see Bucket.scan."""
