@@ -87,6 +87,52 @@ def test_states_and_differences() -> None:
     on_stage(main)
 
 
+JOBS = """
+apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata: {name: once}
+spec:
+  schema: {apiVersion: v1alpha1, kind: Once, spec: {size: integer | default=1}}
+  resources:
+  - id: job
+    lifecycle: {onComplete: keep}
+    readyWhen: ["${job.status.?completionTime.hasValue()}"]
+    template:
+      apiVersion: batch/v1
+      kind: Job
+      metadata: {name: "${schema.metadata.name}"}
+      spec:
+        ttlSecondsAfterFinished: 5
+        template:
+          metadata: {annotations: {sliceworks.dev/run-seconds: "5"}}
+          spec: {restartPolicy: Never, containers: [{name: a, image: example.com/a}]}
+"""
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: host, labels: {sliceworks.dev/node: simulated}}
+status: {capacity: {cpu: "8", memory: 8Gi, pods: "10"}}
+"""
+
+
+def test_job_that_is_done_and_gone_is_ready_and_not_made_again() -> None:
+    graph = compile_graph(definitions.read(yaml.load(JOBS, yaml.CSafeLoader)), BuiltinKinds())
+
+    async def main(stage: Stage) -> None:
+        await stage.apply(NODE)
+        await stage.apply(JOBS)
+        await stage.apply("apiVersion: kro.run/v1alpha1\nkind: Once\nmetadata: {name: now}")
+        await stage.settle(60)
+        assert await stage.names("/apis/batch/v1/namespaces/default/jobs") == []
+        client = Client(stage.twin.cluster.transport(), namespace="default")
+        instance = await inspection.find_instance(client, graph, "now", "default")
+        observed, states = await inspection.observed(client, graph, instance)
+        assert states == {"job": "ready"}
+        assert _changes(graph, instance, observed) == {}
+
+    on_stage(main, workloads=True)
+
+
 def _changes(graph: Any, instance: Object, observed: dict[str, list[Object]]) -> dict[str, str]:
     rendered = render(graph, instance, observed)
     new = {each.node.id: each.objects for each in rendered if each.state == "made"}

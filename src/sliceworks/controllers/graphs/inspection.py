@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import NotFound
 from sliceworks.controllers.graphs import names
+from sliceworks.controllers.graphs.completed import Completed
 from sliceworks.graph.errors import EvaluationFailed
 from sliceworks.graph.evaluate import Evaluation
 from sliceworks.graph.model import Desired, Excluded, Lookup
@@ -57,7 +58,7 @@ async def observed(client: Client, graph: Graph, instance: Object) -> tuple[dict
     for node in graph.nodes:
         try:
             outcome = evaluation.resolve(node)
-            found[node.id] = await _of(client, node, outcome, made)
+            found[node.id] = await _of(client, node, outcome, made) or _finished(node, outcome, instance)
             evaluation.observe(node.id, found[node.id])
             waiting = evaluation.readiness(node)
         except EvaluationFailed:
@@ -71,6 +72,14 @@ async def observed(client: Client, graph: Graph, instance: Object) -> tuple[dict
         else:
             states[node.id] = READY if waiting is None else WAITING
     return found | {name: objects for name, objects in made.items() if name not in found}, states
+
+
+def _finished(node: Node, outcome: Outcome, instance: Object) -> list[Object]:
+    """Objects that have done their part and were cleaned away since: they count as they were."""
+    if node.lifecycle.on_complete != "keep" or not isinstance(outcome, Desired):
+        return []
+    notes = Completed(instance)
+    return [done for wanted in outcome.objects if (done := notes.recall(wanted)) is not None]
 
 
 async def _of(client: Client, node: Node, outcome: Outcome, made: dict[str, list[Object]]) -> list[Object]:
