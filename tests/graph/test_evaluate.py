@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.graph.reading import graph, instance
 
 from sliceworks.graph.errors import EvaluationFailed
@@ -368,3 +370,24 @@ def test_what_only_the_server_knows_is_waited_for_before_the_instance_exists() -
     assert Evaluation(compiled, offline).resolve(compiled.nodes[0]) == Waiting(
         "waiting for schema.metadata.uid", "${schema.metadata.uid}", ("schema",)
     )
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_any_order_of_observations_leads_to_the_same_objects(data: st.DataObject) -> None:
+    """However the objects of a graph come to be known, what is desired in the end is what one pass in order would give."""
+    needs = [data.draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set() for index in range(7)]
+    texts = [{f"k{one}": f"${{c{one}.data.own}}" for one in needed} | {"own": f"v{index}"} for index, needed in enumerate(needs)]
+    compiled = graph("".join(_config_map(f"c{index}", repr(one)) for index, one in enumerate(texts)))
+    evaluation = Evaluation(compiled, instance())
+    done: set[str] = set()
+    while len(done) < len(needs):
+        node = data.draw(st.sampled_from([one for one in compiled.nodes if one.id not in done]))
+        outcome = evaluation.resolve(node)
+        ready = all(name in done for name in node.dependencies)
+        assert isinstance(outcome, Desired if ready else Waiting)
+        if isinstance(outcome, Desired):
+            evaluation.observe(node.id, outcome.objects)
+            done.add(node.id)
+    for index, node in enumerate(sorted(compiled.nodes, key=lambda one: one.index)):
+        assert _objects(evaluation, node)[0]["data"] == {f"k{one}": f"v{one}" for one in needs[index]} | {"own": f"v{index}"}

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from tests.graph.reading import problems, refusals, text
+from tests.graph.reading import KINDS, problems, refusals, text
+
+from sliceworks.base import yamls
+from sliceworks.graph import definitions
+from sliceworks.graph.compile import compile as compile_graph
+from sliceworks.graph.errors import DefinitionError
 
 _CONFIG = """\
 - id: config
@@ -269,3 +276,22 @@ def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_file() -> 
         _config("data: {a: '${schema.spec.titel}', b: 5}") + _CONFIG.replace("config", "other").replace("v1\n", "v9\n")
     )
     assert [line.split(": ")[0] for line in found] == ["rgd.yaml:21", "rgd.yaml:21", "rgd.yaml:25"]
+
+
+def test_a_field_whose_type_is_wrong_is_reported_once() -> None:
+    assert refusals(_config("data: {a: '${string(schema.spec.size + 1)}'}"), "spec: {size: int}\n") == [
+        "rgd.yaml:8: size: unknown type int; did you mean integer?"
+    ]
+
+
+def test_bottomless_nesting_is_refused() -> None:
+    deep: list[Any] = []
+    inner = deep
+    for _ in range(5000):
+        inner.append([])
+        inner = inner[0]
+    document = yamls.load_all(text(_CONFIG), "rgd.yaml")[0].data
+    document["spec"]["resources"][0]["template"]["data"] = {"a": deep}
+    document["spec"]["schema"]["status"] = {"x": deep}
+    with pytest.raises(DefinitionError, match="the definition is nested too deeply"):
+        compile_graph(definitions.read(document), KINDS)

@@ -32,6 +32,15 @@ _NAME, _NAMESPACE, _SELECTOR = ("metadata", "name"), ("metadata", "namespace"), 
 
 def compile(definition: Definition, kinds: Kinds) -> Graph:  # noqa: A001 - the verb of this room
     """The graph of a definition; DefinitionError with everything that is wrong with it."""
+    try:
+        return _compiled(definition, kinds)
+    except RecursionError as error:
+        raise DefinitionError(
+            [Issue(("spec",), "the definition is nested too deeply", place=definition.place(("spec",)))]
+        ) from error
+
+
+def _compiled(definition: Definition, kinds: Kinds) -> Graph:
     block = definition.schema
     spec, issues = simple_schema.convert(block.spec, block.types, ("spec", "schema"))
     drafts = [draft(one, kinds, instance_namespaced=block.namespaced) for one in definition.resources]

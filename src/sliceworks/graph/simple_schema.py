@@ -20,6 +20,8 @@ Object = dict[str, Any]
 DEEPEST = 16
 _ATOMS = {"string": "string", "integer": "integer", "boolean": "boolean", "float": "number"}
 _ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+# Nothing is said of expressions that use a field whose own type is wrong.
+_UNKNOWN: Object = {"x-kubernetes-int-or-string": True}
 _OTHER_WORDS = {
     "int": "integer",
     "bool": "boolean",
@@ -90,7 +92,7 @@ class _Converter:
             self._wrong(path, f"{path[-1]} must be a type such as string, or a mapping of fields")
             return {"type": "string"}, False
         kind, bar, rest = given.partition("|")
-        schema, required = dict(_ANYTHING), False
+        schema, required = dict(_UNKNOWN), False
         try:
             schema, required = self._type(kind.strip(), 0)
             if bar:
