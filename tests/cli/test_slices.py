@@ -119,6 +119,8 @@ def test_which_cluster_of_the_cloud_is_meant(tmp_path: Path, monkeypatch: pytest
     assert names(project="a", location="b", cluster="d") == ("a", "b", "d")
     config.write_text("current-context: kind-kind\n")
     assert names(project="a") == ("a", "", "")
+    config.unlink()  # as in a pod, where the metadata server tells the rest
+    assert names(project="a") == ("a", "", "")
 
 
 def test_a_cluster_that_nobody_names_is_asked_for() -> None:

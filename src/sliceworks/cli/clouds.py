@@ -90,9 +90,13 @@ def _read(file: str | None) -> dict[str, Any]:
 
 
 def _current_context(kubeconfig: str | None, context: str | None) -> str:
+    from sliceworks.base.errors import SliceworksError
     from sliceworks.kube import kubeconfig as files
 
-    return context or files.load(kubeconfig).current_context
+    try:
+        return context or files.load(kubeconfig).current_context
+    except SliceworksError:
+        return ""  # in a pod there is none
 
 
 def _token(directory: str) -> str:
