@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import NotFound
-from sliceworks.graph.kinds import AllKinds, BuiltinKinds, CustomKinds
+from sliceworks.controllers.graphs.served_kinds import ServedKinds, described
+from sliceworks.graph.kinds import AllKinds, BuiltinKinds, CustomKinds, Kind
 from sliceworks.kube.resources import GVK, parse_api_version
 from sliceworks.kube.well_known import CUSTOM_RESOURCE_DEFINITION
 from sliceworks.schemas.crds import condition_is
@@ -23,7 +24,7 @@ Named = tuple[str, str]
 
 
 class ClusterKinds:
-    """Built-in kinds come with us; all others are CustomResourceDefinitions of the cluster."""
+    """Built-in kinds come with us; all others are CustomResourceDefinitions of the cluster, or described by their own servers."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -31,23 +32,30 @@ class ClusterKinds:
 
     async def for_definition(self, definition: Definition) -> tuple[Kinds, set[Named]]:
         """The kinds that a definition may use, and those it names that the cluster does not have."""
-        found, missing = [], set()
+        crds: list[Object] = []
+        served, missing = ServedKinds(), set()
         for api_version, kind in sorted(set(_named(definition))):
             if self._builtin.find(api_version, kind) is not None:
                 continue
-            crd = await self._definition_of(api_version, kind)
-            if crd is None:
+            found = await self._find(api_version, kind)
+            if found is None:
                 missing.add((api_version, kind))
+            elif isinstance(found, Kind):
+                served.add(found)
             else:
-                found.append(crd)
-        return AllKinds(self._builtin, CustomKinds(found)), missing
+                crds.append(found)
+        return AllKinds(self._builtin, CustomKinds(crds), served), missing
 
-    async def _definition_of(self, api_version: str, kind: str) -> Object | None:
+    async def _find(self, api_version: str, kind: str) -> Object | Kind | None:
+        """The CustomResourceDefinition of a kind, or the kind itself where there is none."""
         try:
             resource = await self._client.discovery.by_gvk(GVK(*parse_api_version(api_version), kind))
-            crd = await self._client.get(CUSTOM_RESOURCE_DEFINITION, resource.qualified)
         except NotFound:
             return None
+        try:
+            crd = await self._client.get(CUSTOM_RESOURCE_DEFINITION, resource.qualified)
+        except NotFound:
+            return await described(self._client, resource)
         return crd if condition_is(crd, "Established", "True") else None
 
 

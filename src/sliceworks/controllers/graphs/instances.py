@@ -102,26 +102,16 @@ class Instances:
             known.memories.clear()
 
     async def _bring_about(self, key: Key, known: _Known, instance: Object) -> Outcome:
-        served, graph = self.served, self.served.graph
+        graph = self.served.graph
         conditions = status.conditions_of(instance)
         if graph is None:
             conditions.false(status.RESOLVED, "ResolutionFailed", "latest issued graph revision not available")
             await self._tell(instance, conditions, states.ERROR, _projected(instance))
             return Done()
-        claim = Claim(self._world.client, self._view, served, graph, instance)
         evaluation = Evaluation(graph, instance, largest=self._options.largest_collection)
-        completed = Completed(instance)
         # 4. Claim it before anything is made for it.
-        try:
-            instance = await claim.ensure(evaluation)
-        except SliceworksError as error:
-            conditions.false(status.MANAGED, "ManagementFailed", f"finalizer/labeling failed: {error}")
-            await self._tell(instance, conditions, states.ERROR, _projected(instance))
-            raise NotDone(str(error)) from error
-        if instance is not evaluation.instance:  # expressions may read the labels it has now
-            evaluation = Evaluation(graph, instance, largest=self._options.largest_collection)
-        status.managed(conditions)
-        status.resolved(conditions)
+        claim = Claim(self._world.client, self._view, self.served, graph, instance)
+        instance = await self._claim(claim, evaluation, conditions)
         # 5. Leave a suspended one alone.
         annotations = instance["metadata"].get("annotations") or {}
         if annotations.get(names.RECONCILE, "").lower() in _SUSPENDED:
@@ -129,18 +119,8 @@ class Instances:
             await self._tell(instance, conditions, states.ACTIVE, _projected(instance))
             return Done()
         # 6. Walk the graph.
-        adopt = annotations.get(names.ADOPT) == "true"
-        applier = Applier(self._world.client, claim.set_id, adopt, known.memories)
-        walk = Pass(
-            instance,
-            evaluation,
-            views=served.views,
-            applier=applier,
-            completed=completed,
-            declare=claim.declare,
-            most_at_once=self._options.most_applies_at_once,
-        )
-        known.current = lambda fresh: walk.is_current and _same_wishes(fresh.object, claim.instance)
+        completed = Completed(instance)
+        walk = self._pass(claim, evaluation, completed, known.memories)
         await walk.run(graph.nodes)
         self._world.lookups.set(self._owner(key), walk.lookups)
         # 7. Take away what is no longer wanted.
@@ -150,6 +130,29 @@ class Instances:
         # 9. Write the status.
         status.judge(conditions, walk.states)
         return await self._report(claim.instance, conditions, walk, evaluation)
+
+    async def _claim(self, claim: Claim, evaluation: Evaluation, conditions: Conditions) -> Object:
+        try:
+            instance = await claim.ensure(evaluation)
+        except SliceworksError as error:
+            conditions.false(status.MANAGED, "ManagementFailed", f"finalizer/labeling failed: {error}")
+            await self._tell(claim.instance, conditions, states.ERROR, _projected(claim.instance))
+            raise NotDone(str(error)) from error
+        status.managed(conditions)
+        status.resolved(conditions)
+        return instance
+
+    def _pass(self, claim: Claim, evaluation: Evaluation, completed: Completed, memories: Memories) -> Pass:
+        adopt = (claim.instance["metadata"].get("annotations") or {}).get(names.ADOPT) == "true"
+        return Pass(
+            claim.instance,
+            evaluation,
+            views=self.served.views,
+            applier=Applier(self._world.client, claim.set_id, adopt, memories),
+            completed=completed,
+            declare=claim.declare,
+            most_at_once=self._options.most_applies_at_once,
+        )
 
     async def _prune(self, claim: Claim, walk: Pass, graph: Graph) -> bool:
         try:
