@@ -22,6 +22,7 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 ENTRIES = {
     "rehearse": Entry("sliceworks.cli.rehearse:rehearse", "Run a folder of documents on a fresh twin, from start to finish."),
     "twin": Entry("sliceworks.cli.twin:twin", "Run an embedded Kubernetes cluster on this machine."),
+    "env": Entry("sliceworks.cli.env:env", "Plan, make, look at and remove an environment."),
     "graph": Entry("sliceworks.cli.graph:graph", "Check, render, compare and draw resource graphs."),
     "accelerators": Entry("sliceworks.cli.accelerators:accelerators", "Look up TPU slices and GPU machines."),
     "controller": Entry("sliceworks.cli.controller:controller", "Run what works in a cluster: the controllers."),

@@ -23,6 +23,8 @@ class Stage:
     variables: Object
     takes: dict[str, str] = field(default_factory=dict)
     """By the name of the output, the stage that has it."""
+    expected: Object = field(default_factory=dict)
+    """What its outputs will be, for planning the stages behind it before it is made."""
 
 
 def stages(environment: Environment) -> tuple[Stage, ...]:
@@ -32,7 +34,7 @@ def stages(environment: Environment) -> tuple[Stage, ...]:
     if spec.automation.create:
         found.insert(0, _bootstrap(spec, names))
     if spec.addons.mesh:
-        found.append(_serving(spec))
+        found.append(_serving(spec, names))
     if spec.load_metrics:
         found.append(_load(spec, names))
     return tuple(found)
@@ -66,6 +68,7 @@ def _bootstrap(spec: EnvironmentSpec, names: Names) -> Stage:
             "state_prefix": names.state_prefix,
             "force_destroy": spec.force_destroy,
         },
+        expected={"bootstrap": {"bucket": automation.bucket, "service_account": names.automation_account}},
     )
 
 
@@ -98,7 +101,23 @@ def _base(spec: EnvironmentSpec, names: Names) -> Stage:
             "force_destroy": spec.force_destroy,
         },
         takes,
+        {"base": _expected_base(spec, names)},
     )
+
+
+def _expected_base(spec: EnvironmentSpec, names: Names) -> Object:
+    existing = spec.network.existing
+    project = (existing.host_project if existing else None) or spec.project
+    network, subnet = (existing.network, existing.subnet) if existing else (names.network, names.subnet)
+    return {
+        "network": {
+            "network": f"projects/{project}/global/networks/{network}",
+            "subnet": f"projects/{project}/regions/{spec.region}/subnetworks/{subnet}",
+            "pods_range": existing.pods_range if existing else "pods",
+            "services_range": existing.services_range if existing else "services",
+        },
+        "node_service_account": spec.identities.nodes.existing or names.account(spec.identities.nodes.name),
+    }
 
 
 def _network(spec: EnvironmentSpec, names: Names) -> Object:
@@ -152,6 +171,7 @@ def _cluster(spec: EnvironmentSpec, names: Names) -> Stage:
             "deletion_protection": spec.deletion_protection,
         },
         {**takes, "base": "1-base"},
+        {"cluster": {"id": f"projects/{spec.project}/locations/{names.location}/clusters/{names.cluster}", "name": names.cluster}},
     )
 
 
@@ -175,8 +195,9 @@ def _config_connector(spec: EnvironmentSpec) -> Object | None:
     return {"name": connector.service_account, "roles": list(connector.roles)}
 
 
-def _serving(spec: EnvironmentSpec) -> Stage:
-    return Stage("3-serving", {**_common(spec), "mesh": spec.addons.mesh}, {"bootstrap": "0-bootstrap", "cluster": "2-cluster"})
+def _serving(spec: EnvironmentSpec, names: Names) -> Stage:
+    acting, takes = _acting(spec, names)
+    return Stage("3-serving", {**_common(spec), **acting, "mesh": spec.addons.mesh}, {**takes, "cluster": "2-cluster"})
 
 
 def _load(spec: EnvironmentSpec, names: Names) -> Stage:

@@ -163,17 +163,18 @@ def find(name: str) -> Home:
     """The folder of a twin, there or not."""
     if names.dns1123_label_errors(name):
         raise UsageError(f"{name!r} cannot be the name of a twin", hint="use lower-case letters, digits and dashes, at most 63")
-    return Home(name, _root() / "twins" / name)
+    return Home(name, root() / "twins" / name)
 
 
 def all_homes() -> list[Home]:
     """Every twin that has a folder, by name."""
     with suppress(FileNotFoundError):
-        return [Home(folder.name, folder) for folder in sorted((_root() / "twins").iterdir()) if folder.is_dir()]
+        return [Home(folder.name, folder) for folder in sorted((root() / "twins").iterdir()) if folder.is_dir()]
     return []
 
 
-def _root() -> Path:
+def root() -> Path:
+    """The folder of everything that is kept on this machine."""
     own = os.environ.get("SLICEWORKS_HOME")
     if own:
         return Path(own).expanduser().absolute()

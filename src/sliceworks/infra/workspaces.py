@@ -1,0 +1,67 @@
+"""The folder in which Terraform works on an environment: the modules, and for each stage its variables and its state.
+
+$FOLDER/
+├── modules/  stages/     our own, as they come along
+└── stages/2-cluster/
+    ├── environment.auto.tfvars.json    what the document says
+    ├── earlier.auto.tfvars.json        what earlier stages made
+    └── backend.tf.json                 where the state lies
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from sliceworks.infra.stages import Stage
+    from sliceworks.infra.targets import Target
+
+Object = dict[str, Any]
+_OURS = "*.tf", "*.tftpl", "*.proto", "columns.json"
+
+
+def modules() -> Path:
+    """Where the modules and stages come from: beside this code when installed, in the repository when worked on."""
+    packed = Path(__file__).parent / "hcl"
+    return packed if packed.is_dir() else Path(__file__).parents[3] / "terraform"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """One environment's folder, for its owner alone: a state may name what others should not see."""
+
+    folder: Path
+
+    def lay_out(self) -> None:
+        """Bring the modules and stages up to date; what Terraform put beside them stays."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        source = modules()
+        for pattern in _OURS:
+            for file in source.rglob(pattern):
+                target = self.folder / file.relative_to(source)
+                if not target.exists() or target.read_bytes() != file.read_bytes():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(file, target)
+
+    def stage(self, name: str) -> Path:
+        """The folder of a stage."""
+        return self.folder / "stages" / name
+
+    def write(self, stage: Stage, earlier: Object, target: Target, state: tuple[str, str]) -> Path:
+        """A stage's variables and backend; returns its folder."""
+        folder = self.stage(stage.name)
+        _put(folder / "environment.auto.tfvars.json", {**stage.variables, **earlier})
+        _put(folder / "backend.tf.json", {"terraform": {"backend": target.backend(stage.name, *state)}})
+        return folder
+
+
+def _put(file: Path, data: Object) -> None:
+    text = orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    if not file.exists() or file.read_bytes() != text:
+        file.write_bytes(text)
