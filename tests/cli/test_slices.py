@@ -56,7 +56,10 @@ def test_a_drained_jobset_gives_its_slices_back_and_gets_none() -> None:
         for owner in owners:
             await sources.drain(owner, undo=False)
         await clock.sleep(300)
-        assert [str(view.owner) for view in await sources.slices()] == ["default/other"]
+        # The two may have taken each other's slices: what is left is the one that the other sits on.
+        assert len(await sources.slices()) == 1
+        running = {pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] for pod in await rig.pods("Running")}
+        assert running == {"other"}
         for owner in owners:
             await sources.drain(owner, undo=True)
         await rig.until(lambda: _ready(sources, 3), 600)

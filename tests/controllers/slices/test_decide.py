@@ -244,6 +244,12 @@ def test_a_pool_on_which_another_jobset_sits_stays() -> None:
     assert only(decided(pool(0, "gone"), jobset(), seats=seat(pool(0, "gone"), "gone")), Delete)
 
 
+def test_a_drained_jobset_gives_back_what_it_sits_on() -> None:
+    swapped = {**seat(pool(0, "js"), "other"), **seat(pool(0, "other"), "js")}
+    delete = one(decided(pool(0, "js"), pool(0, "other"), jobset(drained=True), jobset("other"), seats=swapped), Delete)
+    assert (delete.name, delete.why) == (pool(0, "other").name, "JobSet js is drained")
+
+
 def test_one_whose_pool_another_jobset_has_taken_gets_a_further_one() -> None:
     taken = pool()
     things = [leader(), jobset(), jobset("other"), taken]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +27,13 @@ _LONGEST_NAME = 40
 _KEY_BYTES = 10  # 80 bits: a clash is not to be expected before a billion slices
 
 
+@lru_cache(maxsize=32_768)
 def job_key(job: Ref) -> str:
     """What JobSet writes on a Job's pods as its key."""
     return sha1(f"{job.namespace}/{job.name}".encode()).hexdigest()
 
 
+@lru_cache(maxsize=32_768)
 def pool_name(jobset: str, key: str) -> str:
     """The name of a slice's pool: the same for every try, so that no pool can be made twice."""
     digest = bytes.fromhex(key)[:_KEY_BYTES] if _is_hex(key) else sha1(key.encode()).digest()[:_KEY_BYTES]

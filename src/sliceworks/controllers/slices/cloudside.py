@@ -67,6 +67,10 @@ class Cloud:
         """The pools that a request is under way for."""
         return {name: flight.kind for name, flight in self._flights.items()}
 
+    def room(self) -> int:
+        """How many requests may be sent now."""
+        return self.window.free(len(self._flights), clock.loop_time())
+
     def take(self, action: Create | Delete) -> float | None:
         """Send a request if there is room; else seconds after which to ask again, or None where a change will tell."""
         now = clock.loop_time()

@@ -114,6 +114,7 @@ class _Hands:
             checks=watching.checks(),
             idle_checks=watching.idle_checks(),
             flavors=watching.flavors(),
+            room=cloud.room(),
             trouble=cloud.trouble,
         )
 

@@ -1,6 +1,6 @@
 """Which pools are no longer needed: their JobSet is gone, has ended, is suspended for long, or has no such Job any more.
 
-A pool on which a Job of another JobSet sits stays until that one has ended too.
+A pool on which a Job of another JobSet sits is that one's, for as long as it sits there.
 """
 
 from __future__ import annotations
@@ -31,22 +31,29 @@ def release(world: World, settings: Settings, decision: Decision) -> set[str]:
     for pool in world.pools.values():
         if not pool.ours or not pool.jobset.name or pool.status == "STOPPING" or world.busy.get(pool.name) == "delete":
             continue
-        jobset = world.jobsets.get(pool.jobset)
-        found = _verdict(pool, jobset, settings, reserved=pool.jobset in kept)
-        if found is None or world.guest(pool) is not None:
+        user, job = _user(pool, world)
+        jobset = world.jobsets.get(user)
+        found = _verdict(pool, job, user, jobset, settings, reserved=user in kept)
+        if found is None:
             continue
         due = max(found.at, pool.created + settings.node_min_lifespan)
         if due > world.now:
             decision.look_at(due)
             continue
         going.add(pool.name)
-        about = jobset.subject if jobset is not None else gone_jobset(pool.jobset)
+        about = jobset.subject if jobset is not None else gone_jobset(user)
         decision.actions.append(Delete(pool.name, found.why, about, cancel=pool.status == "PROVISIONING"))
     return going
 
 
-def _verdict(pool: Pool, jobset: JobSetView | None, settings: Settings, *, reserved: bool) -> Release | None:
-    name = pool.jobset.name
+def _user(pool: Pool, world: World) -> tuple[Ref, str]:
+    """Whose a pool is: the JobSet that sits on it, else the one it was made for; and the name of its Job."""
+    guest = world.guest(pool)
+    return (pool.jobset, pool.job.name) if guest is None else (world.seats[guest].jobset, guest.name)
+
+
+def _verdict(pool: Pool, job: str, user: Ref, jobset: JobSetView | None, settings: Settings, *, reserved: bool) -> Release | None:
+    name = user.name
     if jobset is None or jobset.deleting:
         return Release(f"JobSet {name} no longer exists", 0.0)
     if jobset.ended:
@@ -59,8 +66,8 @@ def _verdict(pool: Pool, jobset: JobSetView | None, settings: Settings, *, reser
     if jobset.suspended and not reserved:
         since = jobset.suspended_since.timestamp() if jobset.suspended_since is not None else 0.0
         return Release(f"JobSet {name} is suspended", max(since, pool.created) + settings.suspended_grace)
-    if pool.job.name and pool.job.name not in jobset.jobs and not reserved:
-        return Release(f"JobSet {name} has no Job {pool.job.name} any more", 0.0)
+    if job and job not in jobset.jobs and not reserved:
+        return Release(f"JobSet {name} has no Job {job} any more", 0.0)
     return None
 
 

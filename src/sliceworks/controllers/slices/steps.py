@@ -58,6 +58,7 @@ class Steps:
     def __init__(self, world: World, settings: Settings, decision: Decision, going: set[str]) -> None:
         self._world, self._settings, self._decision, self._going = world, settings, decision, going
         self._memories: dict[Ref, Memory] = {}
+        self._created = 0
         self._by_job: dict[Ref, list[Pool]] = {}
         for pool in world.pools.values():
             if pool.ours and pool.job.name:
@@ -123,7 +124,10 @@ class Steps:
         if attempt.not_before > self._world.now:
             self._decision.look_at(attempt.not_before)
             return Standing("waiting", self._waiting_for(attempt, ways))
-        self._decision.actions.append(self._create(name, demand, ask, attempt.tries, ways))
+        # One more than there is room for says that others wait; the rest is worked out when its turn comes.
+        if self._created <= self._world.room:
+            self._created += 1
+            self._decision.actions.append(self._create(name, demand, ask, attempt.tries, ways))
         return Standing("making")
 
     def _is_free(self, ask: Ask) -> bool:

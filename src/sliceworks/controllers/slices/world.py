@@ -32,6 +32,9 @@ class Failure:
     problem: Problem
 
 
+_PLENTY = 1_000_000
+
+
 @dataclass(frozen=True)
 class World:
     """Everything as it stands. `now` is in seconds since 1970; `busy` are requests whose result no LIST has shown yet."""
@@ -49,6 +52,7 @@ class World:
     checks: frozenset[str] = frozenset()  # AdmissionChecks of ours
     idle_checks: tuple[Subject, ...] = ()  # those of them that nobody has said are looked after
     flavors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    room: int = _PLENTY  # requests that the cloud would take now
     trouble: Problem | None = None  # why the cloud cannot be asked; nothing is known about its pools then
 
     def guest(self, pool: Pool) -> Ref | None:
