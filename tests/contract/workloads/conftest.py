@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One cluster of each kind for each file: nodes and queues belong to the whole cluster, and one file must not see another's."""
+    """One cluster of each kind for each file: nodes and queues belong to the whole cluster, and one file must not see another's.
+
+    A file that says `PODLESS = True` needs no pods: on the real control plane nobody makes them, which saves much time.
+    """
     folder = tmp_path_factory.mktemp(f"{request.param}-workloads")
+    podless = getattr(request.module, "PODLESS", False)
     running: Cluster
-    running = RealCluster(folder, workloads=True) if request.param == "real" else TwinCluster(folder, workloads=True)
+    running = RealCluster(folder, workloads=not podless) if request.param == "real" else TwinCluster(folder, workloads=True)
     try:
         yield running
     finally:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.kueue_settings import Settings
 
+PODLESS = True
 SEEDS = int(os.environ.get("SLICEWORKS_KUEUE_SEEDS") or (100 if real_wanted() else 30))
 
 
