@@ -357,3 +357,13 @@ def test_instance_can_go_though_its_definition_is_no_good() -> None:
             assert await stage.twin.gone(f"{CORE}/configmaps/a")
 
     on_twin(main)
+
+
+def test_old_forms_are_told() -> None:
+    async def main(stage: Stage) -> None:
+        await stage.apply(BOX.replace("apiVersion: v1alpha1", "apiVersion: kro.run/v1alpha1"))
+        assert (await stage.get(f"{GRAPHS}/box"))["status"]["state"] == "Active"
+        events = await stage.twin.do("GET", "/apis/events.k8s.io/v1/namespaces/default/events")
+        assert ["old form" in item["note"] for item in events["items"] if item["reason"] == "OldForm"] == [True]
+
+    on_stage(main)

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import NotFound, SliceworksError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.controller import Outcome
     from sliceworks.kube.resources import Key, Object
 
+log = logging.getLogger(__name__)
 RESOLVED, ACCEPTED, KIND, RUNNING = "GraphRevisionsResolved", "GraphAccepted", "KindReady", "ControllerReady"
 
 
@@ -70,19 +72,17 @@ class Graphs:
         last = int((definition.get("status") or {}).get("lastIssuedRevision") or 0)
         # 4. Compile.
         graph = await self._compiler.compile(name, spec)
+        before = max((revisions.number(item) for item in issued), default=0)
         if isinstance(graph, NotCompiled):
             self._crds.wait(name, graph.missing)
-            if issued:
-                newest = max(revisions.number(item) for item in issued)
-                conditions.true(RESOLVED, "Resolved", f"revision {newest} compiled and active")
-            conditions.false(ACCEPTED, "InvalidResourceGraph", graph.message)
-            await self._keep_serving(definition, issued)
-            await self._tell(definition, conditions, None, last)
-            self._world.warn(definition, "InvalidResourceGraph", graph.message)
-            return Done()
+            if before:
+                conditions.true(RESOLVED, "Resolved", f"revision {before} compiled and active")
+            return await self._refuse(definition, conditions, graph.message, issued)
         self._crds.wait(name, frozenset())
         # 5. Issue a revision.
         newest = await self._keeper.issue(definition, issued, graph, last)
+        for note in graph.notes if newest > before else ():
+            self._world.warn(definition, "OldForm", str(note))
         conditions.true(RESOLVED, "Resolved", f"revision {newest} compiled and active")
         conditions.true(ACCEPTED, "Valid", "resource graph and schema are valid")
         # 6. and 7. Its kind, and its instances.
@@ -94,6 +94,15 @@ class Graphs:
         await self._tell(definition, conditions, graph, newest)
         if failure is not None:
             raise failure
+        return Done()
+
+    async def _refuse(self, definition: Object, conditions: Conditions, why: str, issued: Sequence[Object]) -> Outcome:
+        told = conditions.get(ACCEPTED)
+        if told is None or told["message"] != why:
+            self._world.warn(definition, "InvalidResourceGraph", why)
+        conditions.false(ACCEPTED, "InvalidResourceGraph", why)
+        await self._keep_serving(definition, issued)
+        await self._tell(definition, conditions, None, int((definition.get("status") or {}).get("lastIssuedRevision") or 0))
         return Done()
 
     async def _serve(self, definition: Object, graph: Graph, conditions: Conditions) -> SliceworksError | None:
@@ -120,12 +129,19 @@ class Graphs:
             return
         for revision in sorted(issued, key=revisions.number, reverse=True):
             graph = await self._compiler.compile(name, revision["spec"]["snapshot"]["spec"])
-            if not isinstance(graph, NotCompiled):
-                await self._kinds.start(name, await serve(graph, definition, self._world.views))
+            if not isinstance(graph, NotCompiled) and await self._starts(name, graph, definition):
                 return
         # Without any graph, instances that are being deleted can still be: that goes by what they say of themselves.
         if (resource := self._crds.resource_for(name)) is not None:
             await self._kinds.start(name, Served(None, resource, labels.instance_labels(definition), {}))
+
+    async def _starts(self, name: str, graph: Graph, definition: Object) -> bool:
+        try:
+            await self._kinds.start(name, await serve(graph, definition, self._world.views))
+        except SliceworksError as error:
+            log.warning("%s cannot be served by an older revision: %s", name, error)
+            return False
+        return True
 
     async def _hold(self, definition: Object) -> Object:
         metadata = definition["metadata"]

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.controllers.graphs import applyset, names, pruning, states, status
 from sliceworks.controllers.graphs.applying import Applier, Memories
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.controller import Outcome
     from sliceworks.kube.resources import Key, Object
 
+_LONG = 0.5
 _SUSPENDED = frozenset({"suspended", "disabled"})
 
 
@@ -58,6 +60,12 @@ class _Known:
 
     memories: Memories = field(default_factory=dict)
     seen: tuple[object, ...] = ()
+    took: float = 0.0
+    ended: float = 0.0
+
+    def rest(self) -> float:
+        """How long to leave it alone: a large instance whose many objects change one by one is looked at half of the time."""
+        return self.took - (clock.loop_time() - self.ended) if self.took > _LONG else 0.0
     current: Callable[[Record], bool] = _never
     """Whether an instance and all that the last pass saw of its objects are still the same."""
 
@@ -82,12 +90,16 @@ class Instances:
         known = self._known.setdefault(key, _Known())
         if known.seen and known.seen == self._fingerprint(key, record):
             return Done()
+        if (rest := known.rest()) > 0:
+            return Pending("it was looked at a moment ago", rest)
         known.seen = ()
-        instance = record.object
+        instance, began = record.object, clock.loop_time()
         # 3. Deletion needs no graph: it goes by the inventory.
         if record.deleting:
             return await self._delete(key, instance)
         outcome = await self._bring_about(key, known, instance)
+        known.ended = clock.loop_time()
+        known.took = known.ended - began
         fresh = self._view.get(key.name, key.namespace)
         # What came in while we worked has not been seen by anyone: then there is more to do, and the key waits already.
         if fresh is not None and not isinstance(outcome, Pending) and known.current(fresh):
