@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.views import Ref, Seat
@@ -27,6 +28,14 @@ LEADERS = f"{words.JOBSET_NAME},{words.COMPLETION_INDEX}=0"
 _PLACED = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _POOL = "cloud.google.com/gke-nodepool"
 _AT_ONCE = 16
+_UNKNOWN = 60.0  # seconds after which a leader whose JobSet is still not known counts no more
+_NODES_KEPT = 20_000
+
+
+class _Place(NamedTuple):
+    job: Ref
+    jobset: Ref
+    node: str
 
 
 class Seats:
@@ -34,15 +43,17 @@ class Seats:
 
     def __init__(self, client: Client, changed: Callable[[], None]) -> None:
         self._client, self._changed = client, changed
-        self._seats: dict[Ref, Seat] = {}
+        self._seats: dict[Ref, tuple[Seat, float]] = {}
         self._pools: dict[str, str] = {}
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._looking: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Read the leaders that are placed already."""
-        async for pod in self._client.each(POD, labels=LEADERS, fields=_PLACED):
-            await self._sit(pod)
+        async with asyncio.TaskGroup() as group:
+            async for pod in self._client.each(POD, labels=LEADERS, fields=_PLACED):
+                if (place := _place_of(pod)) is not None:
+                    group.create_task(self._settle(place))
 
     async def close(self) -> None:
         """Look no more."""
@@ -58,39 +69,63 @@ class Seats:
 
     def taken(self, jobsets: Mapping[Ref, JobSetView], waiting: Mapping[Ref, object]) -> dict[Ref, Seat]:
         """The seats that count: of JobSets that go on, and not of Jobs whose leader waits again."""
-        for job, seat in list(self._seats.items()):
+        found: dict[Ref, Seat] = {}
+        now = clock.loop_time()
+        for job, (seat, since) in list(self._seats.items()):
             jobset = jobsets.get(seat.jobset)
-            if jobset is None or jobset.ended or jobset.deleting or jobset.suspended or job in waiting:
+            if jobset is None:
+                # A leader may be seen before its JobSet is.
+                if now - since > _UNKNOWN:
+                    del self._seats[job]
+            elif jobset.ended or jobset.deleting or jobset.suspended or job in waiting:
                 del self._seats[job]
-        return self._seats
+            else:
+                found[job] = seat
+        return found
 
     async def _look(self, name: str, namespace: str) -> None:
         try:
             async with self._room:
-                await self._sit(await self._client.get(POD, name, namespace))
+                pod = await self._client.get(POD, name, namespace)
         except NotFound:
             return
         except SliceworksError as error:
             log.warning("where pod %s/%s is cannot be seen: %s", namespace, name, error)
-        self._changed()
-
-    async def _sit(self, pod: Object) -> None:
-        metadata, node = pod["metadata"], (pod.get("spec") or {}).get("nodeName", "")
-        owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
-        jobset = (metadata.get("labels") or {}).get(words.JOBSET_NAME, "")
-        over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") or metadata.get("deletionTimestamp")
-        if not node or owner is None or not jobset or over:
             return
-        pool = await self._pool_of(node)
+        place = _place_of(pod)
+        if place is not None:
+            await self._settle(place)
+            self._changed()
+
+    async def _settle(self, place: _Place) -> None:
+        try:
+            async with self._room:
+                pool = await self._pool_of(place.node)
+        except SliceworksError as error:
+            log.warning("whose node %s is cannot be seen: %s", place.node, error)
+            return
         if pool:
-            namespace = metadata["namespace"]
-            self._seats[Ref(namespace, owner["name"])] = Seat(Ref(namespace, jobset), pool)
+            self._seats[place.job] = (Seat(place.jobset, pool), clock.loop_time())
 
     async def _pool_of(self, node: str) -> str:
         if node not in self._pools:
+            if len(self._pools) > _NODES_KEPT:
+                self._pools.clear()
             try:
                 found = await self._client.get(NODE, node)
             except NotFound:
                 return ""
             self._pools[node] = (found["metadata"].get("labels") or {}).get(_POOL, "")
         return self._pools[node]
+
+
+def _place_of(pod: Object) -> _Place | None:
+    """The node of a leader that is at work; None for one that is not."""
+    metadata, node = pod["metadata"], (pod.get("spec") or {}).get("nodeName", "")
+    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    jobset = (metadata.get("labels") or {}).get(words.JOBSET_NAME, "")
+    over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") or metadata.get("deletionTimestamp")
+    if not node or owner is None or not jobset or over:
+        return None
+    namespace = metadata["namespace"]
+    return _Place(Ref(namespace, owner["name"]), Ref(namespace, jobset), node)
