@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import pytest
 from tests.support.clouds import POOLS, Cloud, on_cloud
@@ -11,16 +12,35 @@ from tests.support.clouds import POOLS, Cloud, on_cloud
 from sliceworks.base import clock
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.rehearsal import documents
-from sliceworks.rehearsal.rehearse import rehearse
+from sliceworks.rehearsal.rehearse import Rehearsal, rehearse
 from sliceworks.rehearsal.scenarios import Happening, plan, play
 from sliceworks.specs.clouds import Fault
 from sliceworks.twin.cloud.container.settings import SECONDS
 from sliceworks.twin.cloud.faults import kinds
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+EXAMPLE = Path(__file__).parents[2] / "examples" / "scenarios" / "stockout"
 HEAD = "apiVersion: sliceworks.dev/v1alpha1\nkind: Scenario\nmetadata: {name: day}\nspec:\n  duration: 1h\n  events:\n"
+
+
+def test_the_example_ends_well_and_leaves_nothing_behind() -> None:
+    def run() -> Rehearsal:
+        scenario = documents.scenario(EXAMPLE)
+        return rehearse(documents.read(EXAMPLE), scenario=scenario, folder=EXAMPLE, seconds=4 * 3600, seed=7)
+
+    done = run()
+    assert not done.failed
+    completed = [moment.name for moment in done.moments if moment.kind == "JobSet" and "Completed=True" in moment.note]
+    assert sorted(completed) == ["train-1", "train-2"]
+    pools = [moment for moment in done.moments if moment.kind == "NodePool"]
+    assert {moment.by for moment in pools} == {"the cloud"}
+    assert any(moment.note == "ERROR" for moment in pools)
+    made, gone = (sorted(moment.name for moment in pools if moment.verb == verb) for verb in ("created", "deleted"))
+    assert made == gone
+    nodes = [moment for moment in done.moments if moment.kind == "Node"]
+    made, gone = (sorted(moment.name for moment in nodes if moment.verb == verb) for verb in ("created", "deleted"))
+    assert made
+    assert made == gone
+    assert run().moments == done.moments, "the same seed gives the same day"
 
 
 def test_a_scenario_knows_the_faults_of_the_twin() -> None:

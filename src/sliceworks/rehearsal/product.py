@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from sliceworks.base.yamls import Document
+    from sliceworks.specs.clouds import CloudCluster
+    from sliceworks.specs.scenario import Scenario
     from sliceworks.twin.cluster import Cluster
 
 _PAUSE = 0.1
@@ -24,36 +26,73 @@ _PAUSE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What documents need beside a cluster: somebody who serves graphs, and the kinds of Config Connector."""
+    """What documents need beside a cluster: somebody who serves graphs, the kinds of Config Connector, and, where a scenario names
+    the cluster's place in the cloud, somebody who makes slices there."""
 
     graphs: bool = False
     config_connector: bool = False
+    slices: CloudCluster | None = None
 
     @classmethod
-    def of(cls, documents: Iterable[Document]) -> Wants:
+    def of(cls, documents: Iterable[Document], scenario: Scenario | None = None) -> Wants:
         """What these need. A graph that makes objects of Config Connector needs its kinds, as such an object itself does."""
         graphs = connector = False
         for document in documents:
             graphs = graphs or document.data.get("kind") == "ResourceGraphDefinition"
             connector = connector or config_connector.GROUPS.encode() in orjson.dumps(document.data, default=str)
-        return cls(graphs, connector)
+        return cls(graphs, connector, _cluster_of(scenario) if scenario is not None else None)
+
+
+def _cluster_of(scenario: Scenario) -> CloudCluster | None:
+    """The first cluster that a scenario puts into the cloud."""
+    settings = [event.set_cloud for event in scenario.spec.events if event.set_cloud is not None]
+    return next((cluster for each in settings for cluster in each.clusters or ()), None)
+
+
+class Runs(Protocol):
+    """A controller."""
+
+    @property
+    def ready(self) -> bool: ...
+
+    async def run(self) -> None: ...
 
 
 @asynccontextmanager
 async def controllers(cluster: Cluster, wants: Wants) -> AsyncIterator[None]:
     """Run the controllers that are wanted, from before the first document on."""
-    if not wants.graphs:
-        yield
-        return
-    from sliceworks.controllers.graphs import GraphController
-
-    controller = GraphController(Client(cluster.transport()))
-    task = asyncio.create_task(controller.run(), name="graphs")
+    running = [*([_graphs(cluster)] if wants.graphs else ()), *([_slices(cluster, wants.slices)] if wants.slices else ())]
+    tasks = [asyncio.create_task(controller.run(), name=type(controller).__name__) for controller in running]
     try:
-        while not controller.ready and not task.done():
-            await clock.sleep(_PAUSE)
+        for controller, task in zip(running, tasks, strict=True):
+            while not controller.ready and not task.done():
+                await clock.sleep(_PAUSE)
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _graphs(cluster: Cluster) -> Runs:
+    from sliceworks.controllers.graphs import GraphController
+
+    return GraphController(Client(cluster.transport()))
+
+
+def _slices(cluster: Cluster, place: CloudCluster) -> Runs:
+    """The slices controller, beside the twin's own cloud."""
+    from sliceworks.cloud.container import Container
+    from sliceworks.cloud.credentials import Token
+    from sliceworks.cloud.inprocess import InProcess
+    from sliceworks.cloud.session import Session
+    from sliceworks.controllers.metrics import Registry
+    from sliceworks.controllers.slices.controller import SlicesController
+    from sliceworks.controllers.slices.settings import Settings
+    from sliceworks.twin.cloud.container.places import zones_of
+
+    cluster.cloud.services["container"].configure({"clusters": [place.model_dump(by_alias=True)]})
+    names = (place.project, place.location, place.name)
+    session = Session(credentials=Token(cluster.token), transport=InProcess(cluster.cloud.handle))
+    settings = Settings(*names, zones=tuple(zones_of(place.location)))
+    return SlicesController(Client(cluster.transport()), Container(session, *names, prefix="/container"), settings, Registry())

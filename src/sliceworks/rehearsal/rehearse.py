@@ -69,7 +69,8 @@ def rehearse(
     """Apply documents to a fresh twin, let its time pass with all that a scenario has happen in it, and tell what happened."""
     steps = plan(scenario, folder or Path(), Random(seed)) if scenario is not None else []
     start = scenario.spec.start if scenario is not None else None
-    wants = Wants.of([*documents, *(later_documents(scenario, folder or Path()) if scenario is not None else ())])
+    later = later_documents(scenario, folder or Path()) if scenario is not None else []
+    wants = Wants.of([*documents, *later], scenario)
     with collector.rested():
         return clock.run(_rehearse(documents, steps, seconds, wants), virtual=True, seed=seed, start=start)
 

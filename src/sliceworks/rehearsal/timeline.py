@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _VERBS = {"ADDED": "created", "MODIFIED": "changed", "DELETED": "deleted"}
 # Objects that beat or count for the machinery's own sake.
 _SILENT = {"Lease", "Event", "Operation", "CloudFault", "CloudSettings"}
+_CLOUD = "cloud."  # what the twin's cloud remembers stands under the path of its parent
 _NOBODY = "the cluster"  # its own parts may write without a name
 
 
@@ -73,8 +74,10 @@ class Timeline:
         kind = str(obj.get("kind") or change.resource)
         if not self._begun or kind in _SILENT:
             return
-        note = _news(obj, old)
-        self.add(_VERBS[change.type], kind, change.namespace, change.name, by=_author(obj, old) or self._author, note=note)
+        note, by, namespace = _news(obj, old), _author(obj, old) or self._author, change.namespace
+        if change.resource.startswith(_CLOUD):
+            by, namespace = "the cloud", namespace.rpartition("/")[2]
+        self.add(_VERBS[change.type], kind, namespace, change.name, by=by, note=note)
 
 
 def _author(obj: dict[str, Any], old: dict[str, Any] | None) -> str:
