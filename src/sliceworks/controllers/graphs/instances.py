@@ -27,7 +27,7 @@ from sliceworks.controllers.graphs.passes import Pass, looked_up
 from sliceworks.controllers.graphs.records import Owner
 from sliceworks.controllers.graphs.states import NodeState, Step
 from sliceworks.graph.evaluate import Evaluation
-from sliceworks.kube.controller import Done, Pending
+from sliceworks.kube.controller import Done, Failed, Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +66,7 @@ class _Known:
     def rest(self) -> float:
         """How long to leave it alone: a large instance whose many objects change one by one is looked at half of the time."""
         return self.took - (clock.loop_time() - self.ended) if self.took > _LONG else 0.0
+
     current: Callable[[Record], bool] = _never
     """Whether an instance and all that the last pass saw of its objects are still the same."""
 
@@ -178,9 +179,12 @@ class Instances:
         for failure in projection.failures:
             self._world.warn(instance, "StatusFailed", str(failure))
         await self._tell(instance, conditions, walk.states.state, projection.values, evaluation)
-        if failed := walk.states.first(Step.FAILED):
-            raise NotDone(failed.message)
-        return Done()
+        failed = walk.states.first(Step.FAILED)
+        if failed is None:
+            return Done()
+        if walk.states.lasting:
+            return Failed(failed.message)
+        raise NotDone(failed.message)
 
     async def _tell(
         self, instance: Object, conditions: Conditions, state: str, projected: Object, evaluation: Evaluation | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from sliceworks.controllers.graphs.world import World
     from sliceworks.kube.controller import Mapper, Outcome, Reconcile
     from sliceworks.kube.informers import Delta
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -88,6 +92,7 @@ class KindsServed:
         controller.watch(informer, _bring_up(instances), resync=options.resync)
         task = asyncio.create_task(controller.run(), name=f"instances of {resource.qualified}")
         self._kinds[name] = self._by_kind[resource.group, resource.kind] = _Kind(view, instances, controller, task)
+        log.info("%s is served by the graph %s", resource.kind, name)
 
     async def stop(self, name: str) -> None:
         """Serve a kind no longer."""
@@ -101,6 +106,7 @@ class KindsServed:
         kind.controller.queue.shut_down()
         kind.view.close()
         self._close_views()
+        log.info("%s is no longer served", resource.kind)
 
     async def close(self) -> None:
         """Stop everything."""

@@ -84,7 +84,7 @@ class Pass:
         try:
             outcome = self._evaluation.resolve(node)
         except EvaluationFailed as error:
-            self.states.nodes[node.id] = NodeState(Step.FAILED, _explained(error))
+            self.states.nodes[node.id] = NodeState(Step.FAILED, _explained(error), lasting=True)
             return None
         match outcome:
             case Waiting():
@@ -151,7 +151,7 @@ class Pass:
         try:
             waiting = self._evaluation.readiness(node)
         except EvaluationFailed as error:
-            self.states.nodes[node.id] = NodeState(Step.FAILED, _explained(error))
+            self.states.nodes[node.id] = NodeState(Step.FAILED, _explained(error), lasting=True)
             return
         if waiting is None:
             self.states.nodes[node.id] = READY

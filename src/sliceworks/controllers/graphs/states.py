@@ -21,10 +21,11 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One resource: the message says what it waits for, or what went wrong."""
+    """One resource: the message says what it waits for, or what went wrong. What is `lasting` needs a change to get better."""
 
     step: Step
     message: str = ""
+    lasting: bool = False
 
 
 READY, SKIPPED = NodeState(Step.READY), NodeState(Step.SKIPPED)
@@ -43,6 +44,11 @@ class States:
     def messages(self, *steps: Step) -> str:
         """What the resources that stand there say, joined."""
         return "; ".join(dict.fromkeys(state.message for state in self.nodes.values() if state.step in steps))
+
+    @property
+    def lasting(self) -> bool:
+        """Whether another try would fail in the same way."""
+        return all(state.lasting for state in self.nodes.values() if state.step is Step.FAILED)
 
     @property
     def settled(self) -> bool:
