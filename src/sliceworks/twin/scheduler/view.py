@@ -81,6 +81,7 @@ class View:
         snapshot = self.snapshot
         known = snapshot.pods.get(key)
         if known is not None and self._is_as_before(known, obj):
+            known.started = (obj.get("status") or {}).get("startTime") or ""
             return
         pod = snapshot.shapes.read(obj)
         self._stop_waiting(key)
@@ -98,7 +99,6 @@ class View:
             and known.generation == (metadata.get("generation") or 0)
             and known.labels == (metadata.get("labels") or {})
             and known.terminating == bool(metadata.get("deletionTimestamp"))
-            and known.started == ((obj.get("status") or {}).get("startTime") or "")
         )
 
     def _see_waiting(self, key: Key, obj: dict[str, Any]) -> None:
