@@ -19,11 +19,11 @@ from sliceworks.base.errors import (
     Unauthenticated,
     Unreachable,
 )
-from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.bodies import read_pool
 from sliceworks.controllers.slices.flights import Flight, poll_after
 from sliceworks.controllers.slices.reading import problem
 from sliceworks.controllers.slices.steps import reason_of
+from sliceworks.controllers.slices.telling import Teller
 from sliceworks.controllers.slices.views import Problem
 from sliceworks.controllers.slices.window import Window
 from sliceworks.controllers.slices.world import Create, Delete, Failure
@@ -54,7 +54,8 @@ class Cloud:
         self.failures: dict[Ref, Failure] = {}
         self.working: dict[str, float] = {}
         self.window = Window(start)
-        self._container, self._events, self._metrics, self._changed = container, events, metrics, changed
+        self._container, self._metrics, self._changed = container, metrics, changed
+        self._teller = Teller(events, metrics)
         self._flights: dict[str, Flight] = {}
         self._faults: dict[str, Fault] = {}
         self._later: dict[str, tuple[int, float]] = {}
@@ -165,8 +166,9 @@ class Cloud:
             # Only a LIST that begins from now on is sure to show what became of it.
             flight.operation, flight.began = operation.name, clock.loop_time()
             self.window.accepted()
-            self._metrics.operations.add(flight.kind, "accepted")
-            self._started(flight)
+            self._teller.started(flight)
+            if isinstance(flight.action, Create):
+                self.failures.pop(flight.action.job, None)
         finally:
             self._news.set()
             self._changed()
@@ -208,7 +210,7 @@ class Cloud:
             self._failed(flight.action, problem(error))
         else:
             self._put_off(flight.name, now)
-            self._deletion_failed(flight.action, problem(error).message)
+            self._teller.deletion_failed(flight.action, problem(error).message)
 
     def _unsure(self, flight: Flight, now: float) -> None:
         """Somebody was faster, or the answer was lost: nothing more is asked for this pool before a LIST shows what is."""
@@ -227,7 +229,8 @@ class Cloud:
         well = status in ("RUNNING", "RECONCILING") if flight.kind == "create" else not status
         if well:
             self._ended(flight)
-            self._succeeded(flight)
+            self._later.pop(flight.name, None)
+            self._teller.succeeded(flight)
             return
         operation = await self._operation(flight)
         if operation is not None and not operation.done:
@@ -236,7 +239,7 @@ class Cloud:
         fault = operation.fault if operation is not None else None
         if isinstance(flight.action, Delete):
             self._put_off(flight.name, clock.loop_time())
-            self._deletion_failed(flight.action, fault.message if fault is not None else f"it is still in state {status}")
+            self._teller.deletion_failed(flight.action, fault.message if fault is not None else f"it is still in state {status}")
         elif pool is None:
             why = Problem(reason_of(fault.code), fault.message) if fault is not None else Problem("Gone", "it was deleted at once")
             self._failed(flight.action, why)
@@ -265,35 +268,8 @@ class Cloud:
             return pool
         return replace(pool, fault=fault) if pool.fault is None or pool.fault.code == "UNKNOWN" else pool
 
-    def _started(self, flight: Flight) -> None:
-        action = flight.action
-        if isinstance(action, Create):
-            size = action.body["initialNodeCount"]
-            note = f"Starting creation of Node Pool {action.name} (size = {size}) for JobSet {action.jobset.name}: {action.where}"
-            self._events.record(action.about.reference(), words.CREATION_STARTED, note)
-            self.failures.pop(action.job, None)
-        else:
-            note = f"Starting deletion of Node Pool {action.name} because {action.why}"
-            self._events.record(action.about.reference(), words.DELETION_STARTED, note)
-        log.info("%s", note)
-
-    def _succeeded(self, flight: Flight) -> None:
-        action = flight.action
-        self._metrics.operations.add(flight.kind, "succeeded")
-        self._later.pop(action.name, None)
-        if isinstance(action, Create):
-            self._metrics.time_to_capacity.observe(max(clock.now().timestamp() - action.since, 0.0))
-            self._events.record(action.about.reference(), words.CREATION_SUCCEEDED, f"Created Node Pool {action.name}")
-        else:
-            self._events.record(action.about.reference(), words.DELETION_SUCCEEDED, f"Deleted Node Pool {action.name}")
-
     def _failed(self, action: Create, why: Problem) -> None:
         self.failures[action.job] = Failure(action.attempt, why)
-
-    def _deletion_failed(self, action: Delete, why: str) -> None:
-        note = f"Node Pool {action.name} could not be deleted: {why}"
-        log.warning("%s", note)
-        self._events.record(action.about.reference(), words.DELETION_FAILED, note, type="Warning")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
