@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 PYTEST_ARGS ?=
 
-.PHONY: help setup rehearse test test-real check fix bench docs docs-serve lock clean
+.PHONY: help setup rehearse test test-real test-lives check fix bench docs docs-serve lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -44,6 +44,9 @@ test: $(READY) ## Run all tests that need nothing but Python
 # The real programs mostly wait for each other: twice as many at a time as there are cores keep those busy.
 test-real: $(READY) ## Run the contract on real programs too: control plane, scheduler, JobSet, Kueue, kro (needs Go; builds are cached)
 	@SLICEWORKS_REAL=1 $(BIN)/pytest -q -m real -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) $(SPREAD) $(PYTEST_ARGS)
+
+test-lives: $(READY) ## Live 500 random lives of the slices controller: faults of the cloud, kills, JobSets that come and go
+	@SLICEWORKS_SEEDS=500 $(BIN)/pytest -q -n auto --dist load tests/controllers/slices/test_random_lives.py $(PYTEST_ARGS)
 
 check: $(READY) ## Lint, formatting, types, layers
 	@$(BIN)/ruff check
