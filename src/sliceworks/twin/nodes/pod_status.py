@@ -30,7 +30,7 @@ def pod_status(
     phase = (overlay or {}).get("phase") or _phase(spec, statuses, init, final=final)
     if old.get("phase") in TERMINAL:
         phase = old["phase"]
-    made = phase not in TERMINAL and any(status.get("containerID") for status in (*statuses, *init))
+    made = phase not in TERMINAL and any(map(_has_sandbox, (*statuses, *init)))
     status: Obj = {"phase": phase}
     if generation := pod["metadata"].get("generation"):
         status["observedGeneration"] = generation
@@ -49,6 +49,11 @@ def pod_status(
     status["containerStatuses"] = statuses
     status["qosClass"] = old.get("qosClass", "BestEffort")
     return status
+
+
+def _has_sandbox(container: Obj) -> bool:
+    """Whether the pod's sandbox was there before this state: it is made before images are pulled, but told of only afterwards."""
+    return bool(container.get("containerID")) or (container["state"].get("waiting") or {}).get("reason") == "ImagePullBackOff"
 
 
 def _phase(spec: Obj, statuses: list[Obj], init: list[Obj], *, final: bool) -> str:
