@@ -127,7 +127,8 @@ def test_a_variable_that_is_not_there_yet_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["1 / 0", "int(a.name)", "dyn(a.name) + 1", "has(b.name) ? b.name : string(1 / 0)", "[1][?3].value()"]
+    "text",
+    ["1 / 0", "int(a.name)", "dyn(a.name) + 1", "has(b.name) ? b.name : string(1 / 0)", "[1][?3].value()", "{1: 2}", "1.0 / 0.0"],
 )
 def test_mistakes_are_not_missing_values(text: str) -> None:
     with pytest.raises(EvaluationError) as error:

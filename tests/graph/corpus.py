@@ -68,6 +68,9 @@ def _of_values() -> Iterator[Case]:
         for field, template in _GIVEN["fields"].items():
             filled = _with(template, text)
             yield _case(f"{field}: {text}", [*BASE, {"id": "t", "template": filled}])
+    for text in _GIVEN["functions"]:
+        filled = _with(_GIVEN["fields"]["anything"], f"${{{text}}}")
+        yield _case(f"function: {text}", [{"id": "t", "template": filled}])
     for field, template in _GIVEN["typed fields"].items():
         for value in _GIVEN["typed values"]:
             yield _case(f"{field}: {value!r}", [*BASE, {"id": "t", "template": _with(template, value)}])

@@ -77,7 +77,10 @@ class Formula:
             if found.type().name() == "ERROR":
                 raise self._failure(value, scope)
             return value
-        value = document_value(value)
+        try:
+            value = document_value(value)
+        except ValueError as error:
+            raise EvaluationError(str(error)) from error
         return _without_omitted(value) if self.omits else ABSENT if value is None and self.result.kind == "optional" else value
 
     def _failure(self, message: str, scope: Mapping[str, Any]) -> EvaluationError:
