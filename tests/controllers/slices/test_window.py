@@ -13,7 +13,7 @@ def test_it_grows_until_it_is_refused() -> None:
     while running < 30:
         assert window.free(running, 0.0) > 0
         running += 1
-        window.accepted()
+        window.accepted(running)
     window.refused(30, 10.0)
     assert window.limit == 30
     assert window.free(29, 10.1) == 0
@@ -31,6 +31,20 @@ def test_an_end_makes_room_at_once_and_a_little_more() -> None:
     assert window.free(4, 0.0) in (0, 1)
 
 
+def test_it_comes_back_fast_to_what_was_taken_before() -> None:
+    window = Window(3)
+    for running in range(1, 21):
+        window.accepted(running)
+    window.refused(2, 0.0, full=False)  # a cluster that was being upgraded
+    for _ in range(18):
+        window.finished()
+    assert window.limit == 20
+    window.refused(5, 0.0)  # too many: it does not take as many as before
+    for _ in range(5):
+        window.finished()
+    assert window.limit < 6
+
+
 def test_pauses_grow_while_nothing_is_taken() -> None:
     window, pauses = Window(3), []
     for _ in range(9):
@@ -40,7 +54,7 @@ def test_pauses_grow_while_nothing_is_taken() -> None:
     assert window.limit == 1
     window.refused(0, 0.0, at_least=90.0)
     assert window.resumes(0.0) == 90
-    window.accepted()
+    window.accepted(1)
     window.refused(0, 0.0)
     assert window.resumes(0.0) == 0.5
 

@@ -165,7 +165,7 @@ class Cloud:
         else:
             # Only a LIST that begins from now on is sure to show what became of it.
             flight.operation, flight.began = operation.name, clock.loop_time()
-            self.window.accepted()
+            self.window.accepted(len(self._flights))
             self._teller.started(flight)
             if isinstance(flight.action, Create):
                 self.failures.pop(flight.action.job, None)
@@ -195,15 +195,15 @@ class Cloud:
     def _refused(self, flight: Flight, error: SliceworksError) -> None:
         now = clock.loop_time()
         self._metrics.operations.add(flight.kind, type(error).__name__)
-        if isinstance(error, TooManyOperations | FailedPrecondition):
-            running = sum(bool(each.operation) for each in self._flights.values())
-            self.window.refused(running, now, error.retry_after or 0.0)
-            if flight.kind == "delete" and isinstance(error, FailedPrecondition):
-                self._put_off(flight.name, now)
+        running = sum(bool(each.operation) for each in self._flights.values())
+        if flight.kind == "delete" and isinstance(error, FailedPrecondition):
+            self._put_off(flight.name, now)  # something goes on with this pool: that says nothing about others
+        elif isinstance(error, TooManyOperations | FailedPrecondition):
+            self.window.refused(running, now, error.retry_after or 0.0, full=isinstance(error, TooManyOperations))
         elif isinstance(error, CloudAlreadyExists) or (flight.kind == "delete" and isinstance(error, CloudNotFound)):
             self._unsure(flight, now)
         elif isinstance(error, Unreachable | Unauthenticated) or (isinstance(error, CloudError) and error.temporary):
-            self.window.refused(max(len(self._flights), 1), now)
+            self.window.refused(running, now, full=False)
             log.warning("node pool %s: %s", flight.name, error)
             self._unsure(flight, now)
         elif isinstance(flight.action, Create):
