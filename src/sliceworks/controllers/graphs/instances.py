@@ -125,6 +125,8 @@ class Instances:
         # 4. Claim it before anything is made for it.
         claim = Claim(self._world.client, self._view, self.served, graph, instance)
         instance = await self._claim(claim, evaluation, conditions)
+        if instance is not evaluation.instance:  # expressions may read the labels it has now
+            evaluation = Evaluation(graph, instance, largest=self._options.largest_collection)
         # 5. Leave a suspended one alone.
         annotations = instance["metadata"].get("annotations") or {}
         if annotations.get(names.RECONCILE, "").lower() in _SUSPENDED:
@@ -134,6 +136,7 @@ class Instances:
         # 6. Walk the graph.
         completed = Completed(instance)
         walk = self._pass(claim, evaluation, completed, known.memories)
+        known.current = lambda fresh: walk.is_current and _same_wishes(fresh.object, claim.instance)
         await walk.run(graph.nodes)
         self._world.lookups.set(self._owner(key), walk.lookups)
         # 7. Take away what is no longer wanted.
