@@ -72,8 +72,9 @@ def check(files: tuple[Path, ...], crds: tuple[Path, ...], output: str, **cluste
 @click.argument("instance", type=_FILE)
 @click.option("--objects", type=_FILE, help="Objects that are there already, such as external ones: a file or a folder.")
 @_crds
+@options.cluster
 @options.output("yaml", "json", "table", "name")
-def render(rgd: Path, instance: Path, objects: Path | None, crds: tuple[Path, ...], output: str) -> None:
+def render(rgd: Path, instance: Path, objects: Path | None, crds: tuple[Path, ...], output: str, **cluster: Any) -> None:
     """Print every object that RGD makes of INSTANCE, in the order in which they are made.
 
     What is not known before something is there stays as it is written: ${…}.
@@ -81,7 +82,7 @@ def render(rgd: Path, instance: Path, objects: Path | None, crds: tuple[Path, ..
     from sliceworks.cli.graph_files import instance_of
     from sliceworks.graph.rendering import render as run
 
-    compiled = _workbench(crds).graph(rgd)
+    compiled = _workbench(crds, **cluster).graph(rgd)
     found = run(compiled, instance_of(compiled, instance), _given(compiled, objects))
     if output == "yaml":
         click.echo(views.stream(found), nl=False)

@@ -12,7 +12,7 @@ from sliceworks.graph.naming import KIND, VERSION, naming_issues
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sliceworks.graph.model import Object
+    from sliceworks.graph.model import Object, Path
 
 API_VERSION, KIND_NAME = "kro.run/v1alpha1", "ResourceGraphDefinition"
 _SCHEMA_FIELDS = (
@@ -64,7 +64,7 @@ def _schema(form: Form) -> SchemaBlock:
         form.wrong((*path, "kind"), f"the kind {kind} must be UpperCamelCase, at most 63 letters and digits", "such as WebServer")
     group, version = _group_and_version(form, given)
     scope = form.choice((*path, "scope"), ("Namespaced", "Cluster")) if "scope" in given else "Namespaced"
-    metadata = form.mapping((*path, "metadata"), ("labels", "annotations")) or {} if "metadata" in given else {}
+    form.mapping((*path, "metadata"), ("labels", "annotations"))
     return SchemaBlock(
         kind=kind,
         version=version,
@@ -76,9 +76,13 @@ def _schema(form: Form) -> SchemaBlock:
         columns=tuple(form.mappings((*path, "additionalPrinterColumns"))),
         short_names=form.texts((*path, "shortNames")),
         categories=form.texts((*path, "categories")),
-        labels={str(key): str(value) for key, value in (metadata.get("labels") or {}).items()},
-        annotations={str(key): str(value) for key, value in (metadata.get("annotations") or {}).items()},
+        labels=_marks(form, (*path, "metadata", "labels")),
+        annotations=_marks(form, (*path, "metadata", "annotations")),
     )
+
+
+def _marks(form: Form, path: Path) -> dict[str, str]:
+    return {str(key): str(value) for key, value in (form.mapping(path) or {}).items()}
 
 
 def _group_and_version(form: Form, given: Object) -> tuple[str, str]:

@@ -58,8 +58,8 @@ def between(old: Mapping[str, Sequence[Object]], new: Mapping[str, Sequence[Obje
 
 
 def _of_node(node: str, old: Sequence[Object], new: Sequence[Object], live: bool) -> Iterator[Difference]:
-    before = {identity(obj): obj for obj in old}
-    wanted = {identity(obj): obj for obj in new}
+    before = {tuple(map(str, identity(obj))): obj for obj in old}
+    wanted = {tuple(map(str, identity(obj))): obj for obj in new}
     gone = [obj for key, obj in before.items() if key not in wanted]
     for key, obj in wanted.items():
         if key in before:
