@@ -145,11 +145,6 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
     )
 
 
-def epoch(moment: datetime) -> float:
-    """Seconds since 1970."""
-    return moment.timestamp()
-
-
 def moment(seconds: float) -> datetime:
     """The time of so many seconds since 1970."""
     return datetime.fromtimestamp(seconds, UTC)

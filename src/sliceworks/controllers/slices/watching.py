@@ -68,7 +68,6 @@ class Views(Generic[V]):
 class Kueue:
     """Kueue's objects, once it is installed."""
 
-    resources: dict[str, Resource]
     workloads: Views[WorkloadView]
     flavors: Informer
     checks: Informer
@@ -201,7 +200,7 @@ class Watching:
         for informer in (workloads, flavors, checks):
             await informer.wait_synced()
         self.resources |= {"Workload": workload, "AdmissionCheck": check}
-        self.kueue = Kueue(self.resources, Views(workloads), flavors, checks)
+        self.kueue = Kueue(Views(workloads), flavors, checks)
         self.changed()
 
 
