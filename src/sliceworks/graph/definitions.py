@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.graph.errors import DefinitionError
 from sliceworks.graph.forms import Form
-from sliceworks.graph.model import DEFAULT_GROUP, Definition, Issue, Lifecycle, ResourceBlock, SchemaBlock
+from sliceworks.graph.model import DEFAULT_GROUP, MOST_DIMENSIONS, Definition, Issue, Lifecycle, ResourceBlock, SchemaBlock
 from sliceworks.graph.naming import KIND, VERSION, naming_issues
 
 if TYPE_CHECKING:
@@ -22,14 +22,15 @@ _SCHEMA_FIELDS = (
 _RESOURCE_FIELDS = ("id", "template", "externalRef", "readyWhen", "includeWhen", "forEach", "dependsOn", "lifecycle")
 
 
-def read(document: Object, places: Callable[..., str] | None = None) -> Definition:
+def read(document: Object, places: Callable[..., str] | None = None, *, dimensions: int = MOST_DIMENSIONS) -> Definition:
     """The definition; DefinitionError with everything that is wrong with its form.
 
-    `places` tells the `file:line` of a path, as `base.yamls.Document.place` does.
+    `places` tells the `file:line` of a path, as `base.yamls.Document.place` does. A `forEach` may have as many iterators as there are
+    `dimensions`.
     """
     form = Form(document, places)
     definition = _definition(form, document, places)
-    for issue in naming_issues(definition.resources):
+    for issue in naming_issues(definition.resources, dimensions):
         form.wrong(issue.path, issue.message, issue.remedy)
     if form.issues:
         raise DefinitionError(sorted(form.issues, key=lambda issue: _line(issue, places)))

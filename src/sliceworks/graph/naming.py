@@ -24,8 +24,8 @@ schema self serviceAccountName spec status this variables vars version
 RESERVED_IDS = frozenset(_WORDS.split()) | RESERVED
 
 
-def naming_issues(resources: Sequence[ResourceBlock]) -> Iterator[Issue]:
-    """What is wrong with ids and iterators."""
+def naming_issues(resources: Sequence[ResourceBlock], dimensions: int = MOST_DIMENSIONS) -> Iterator[Issue]:
+    """What is wrong with ids and iterators, of which a resource may have as many as there are `dimensions`."""
     ids = [resource.id for resource in resources]
     for position, resource in enumerate(resources):
         path = (*resource.path, "id")
@@ -35,13 +35,13 @@ def naming_issues(resources: Sequence[ResourceBlock]) -> Iterator[Issue]:
             yield Issue(path, f"the id {resource.id} must be lower camelCase", remedy=_example(resource.id))
         elif resource.id in ids[:position]:
             yield Issue(path, f"the id {resource.id} is given twice", remedy="every resource needs an id of its own")
-        yield from _iterator_issues(resource, frozenset(ids))
+        yield from _iterator_issues(resource, frozenset(ids), dimensions)
 
 
-def _iterator_issues(resource: ResourceBlock, ids: frozenset[str]) -> Iterator[Issue]:
+def _iterator_issues(resource: ResourceBlock, ids: frozenset[str], dimensions: int) -> Iterator[Issue]:
     path = (*resource.path, "forEach")
-    if len(resource.for_each) > MOST_DIMENSIONS:
-        yield Issue(path, f"forEach has {len(resource.for_each)} dimensions; {MOST_DIMENSIONS} is the most")
+    if len(resource.for_each) > dimensions:
+        yield Issue(path, f"forEach has {len(resource.for_each)} dimensions; {dimensions} is the most")
     seen: set[str] = set()
     for index, (name, _) in enumerate(resource.for_each):
         problem = ""

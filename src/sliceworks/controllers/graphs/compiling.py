@@ -45,10 +45,7 @@ class Compiler:
         document = {"apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition", "metadata": {"name": name}, "spec": spec}
         missing: set[Named] = set()
         try:
-            definition = definitions.read(document)
-            for block in definition.resources:
-                if len(block.for_each) > self._dimensions:
-                    return NotCompiled(f"forEach of {block.id} has {len(block.for_each)} iterators; {self._dimensions} is the most")
+            definition = definitions.read(document, dimensions=self._dimensions)
             kinds, missing = await self._kinds.for_definition(definition)
             return compiling.compile(definition, kinds)
         except DefinitionError as error:
