@@ -25,8 +25,8 @@ _RESOURCE_FIELDS = ("id", "template", "externalRef", "readyWhen", "includeWhen",
 def read(document: Object, places: Callable[..., str] | None = None, *, dimensions: int = MOST_DIMENSIONS) -> Definition:
     """The definition; DefinitionError with everything that is wrong with its form.
 
-    `places` tells the `file:line` of a path, as `base.yamls.Document.place` does. A `forEach` may have as many iterators as there are
-    `dimensions`.
+    `places` tells the `file:line` of a path, as `base.yamls.Document.place` does. A `forEach` may have as many iterators as there
+    are `dimensions`.
     """
     form = Form(document, places)
     definition = _definition(form, document, places)
