@@ -36,6 +36,8 @@ _SERVICES = {
     "STORAGE": "storage/v1",
     "VERTEX_AI": "aiplatform/v1",
 }
+BOOTSTRAP = "0-bootstrap"
+_BESIDE: Object = {"local": {"path": "terraform.tfstate"}}
 _NOWHERE = "http://127.0.0.1:9"  # what the provider would ask beyond the APIs it is told of is refused at once
 _QUIET = {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "TF_INPUT": "0"}
 
@@ -51,7 +53,9 @@ class Target:
         return {**os.environ, **_QUIET}
 
     def backend(self, stage: str, bucket: str, prefix: str) -> Object:
-        """Where the state of a stage lies."""
+        """Where the state of a stage lies: in the bucket, but for the stage that makes the bucket."""
+        if stage == BOOTSTRAP:
+            return _BESIDE
         return {"gcs": {"bucket": bucket, "prefix": f"{prefix}/{stage}"}}
 
 
@@ -82,7 +86,7 @@ class TwinTarget(Target):
 
     def backend(self, stage: str, bucket: str, prefix: str) -> Object:
         """In the stage's own folder."""
-        return {"local": {"path": "terraform.tfstate"}}
+        return _BESIDE
 
     def _configuration(self, folder: Path) -> Path:
         """Terraform's own settings: providers come from this machine alone."""

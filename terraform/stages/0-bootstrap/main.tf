@@ -1,5 +1,5 @@
-# Stage 0: what must exist before the rest can be provisioned. Its state begins on the machine of whoever runs it
-# first, and moves into the bucket that it makes.
+# Stage 0: what must exist before the rest can be provisioned. Its own state stays with whoever runs it: the bucket
+# for states is among the things it makes.
 
 provider "google" {
   project = var.project_id
