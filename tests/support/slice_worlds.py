@@ -18,7 +18,7 @@ from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT
 from sliceworks.controllers.slices.watching import JOBSET
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 ZONES = (ZONE, "us-central2-a", "us-central2-c")
 SHAPES = (("tpu-v4-podslice", "2x2x1", 1, 4), ("tpu-v4-podslice", "2x2x2", 2, 4), ("tpu-v5p-slice", "2x2x4", 4, 4))
@@ -39,6 +39,7 @@ class Life:
     foreign: dict[str, Obj] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    jobs: int = 0
     crashes: set[int] = field(default_factory=set)  # at which writes to the cloud the controller dies before it has its answer
     writes: int = 0
     dying: asyncio.Task[None] | None = None
@@ -82,6 +83,8 @@ def _watched(life: Life, handle: Any) -> Any:
         if method != "GET":
             asked = orjson.loads(body)["nodePool"]["name"] if method == "POST" and body and b"nodePool" in body else name
             life.note(f"{method} {asked} {answer[0]} {answer[2][:160].decode() if answer[0] >= 400 else ''}")
+            if asked != name and answer[0] == 200:
+                _count(life, orjson.loads((await handle("GET", target, headers, b""))[2]).get("nodePools") or ())
             life.writes += life.rig.running
             if life.rig.running and life.writes in life.crashes and (life.dying is None or life.dying.done()):
                 life.dying = asyncio.create_task(_kill(life, 0))
@@ -89,6 +92,15 @@ def _watched(life: Life, handle: Any) -> Any:
         return answer
 
     return watched
+
+
+def _count(life: Life, pools: Iterable[Obj]) -> None:
+    """No Job has more than one pool that works or is coming, except where another JobSet sits on the first: in all there are never
+    more pools than Jobs."""
+    slices = [pool for pool in pools if words.MANAGER in (pool["config"].get("labels") or {})]
+    live = [pool for pool in slices if pool["status"] not in ("STOPPING", "ERROR")]
+    if len(live) > life.jobs:
+        life.wrong.append(f"{len(live)} pools for {life.jobs} Jobs at {clock.loop_time():.1f}: {[pool['name'] for pool in live]}")
 
 
 async def _others(life: Life) -> None:
@@ -135,6 +147,7 @@ async def _submit(life: Life, index: int) -> None:
     body["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"]["sliceworks.dev/run-seconds"] = (
         str(random.choice([20, 200]))
     )
+    life.jobs += int(body["spec"]["replicatedJobs"][0]["replicas"])
     life.submitted[name] = {"runs": "Completed", "restarts": "Completed", "fails": "Failed", "wrong": ""}[kind]
     life.note(f"submit {name} {kind} {topology} x{body['spec']['replicatedJobs'][0]['replicas']}")
     await life.rig.client.create(body)
