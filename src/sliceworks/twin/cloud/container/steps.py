@@ -43,6 +43,8 @@ class Steps:
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
         self.jobs: Jobs
+        self.ended: Callable[[Document], None] = lambda _: None
+        """Called with a pool that nobody works on any more."""
         self.not_grown: Callable[[Document], None] = lambda _: None
         """Called with a pool that could not become larger by itself."""
         self._awaited: dict[str, str] = {}
@@ -143,6 +145,10 @@ class Steps:
         if missing and left > 0:
             self._awaited |= dict.fromkeys(missing, operation.name)
             self._left[operation.name] = len(missing)
+            if not all(yard.fleet.is_there(name) for name in missing):
+                # A machine that went before it was up is made anew, as any other.
+                operation.inner["step"] = "machines"
+                left = min(left, yard.settings.seconds("repair"))
             self.jobs.work.later(operation, left)
             return
         if dropped:
@@ -162,7 +168,12 @@ class Steps:
             cluster = self._yard.cluster(operation.inner["cluster"])
             cluster.body["status"] = "RUNNING"
             self._yard.clusters.put(cluster)
-        self.jobs.finish(operation)
+        self._finish(operation)
+
+    def _finish(self, operation: Document, failure: Failure | None = None) -> None:
+        self.jobs.finish(operation, failure)
+        for pool in self._pools(operation):
+            self.ended(pool)
 
     # Machines go.
 
@@ -266,4 +277,4 @@ class Steps:
             cluster = yard.cluster(operation.inner["cluster"])
             cluster.body |= outcomes.cluster_failed(kind, failure)
             yard.clusters.put(cluster)
-        self.jobs.finish(operation, failure)
+        self._finish(operation, failure)

@@ -31,6 +31,7 @@ class Tending:
         """Listen from now on."""
         fleet = self._yard.fleet
         fleet.came_up, fleet.failed, fleet.went, fleet.listed = self._steps.came_up, self._failed, self._went, self._listed
+        self._steps.ended = self._miss
 
     def _went(self, node: str) -> None:
         pool = self._pool(node)
@@ -45,12 +46,16 @@ class Tending:
     def _listed(self) -> None:
         """After a start: whoever went meanwhile is missed now, and those who are awaited may have come."""
         for pool in list(self._yard.pools.all()):
-            tended = pool.body["status"] in _TENDED and self._yard.has_nodes(pool.parent)
-            if tended and any(not self._yard.fleet.is_there(place.name) for place in places(pool)):
-                self._mend(pool, "repair", self._yard.settings.seconds("repair"))
+            self._miss(pool)
         for operation in list(self._jobs.work.running()):
             if operation.inner["step"] == "register":
                 self._jobs.work.wake(operation.name)
+
+    def _miss(self, pool: Document) -> None:
+        """Have the machines made anew that a pool should have and that are not there: they went while others worked on it."""
+        tended = pool.body["status"] in _TENDED and self._yard.has_nodes(pool.parent)
+        if tended and any(not self._yard.fleet.is_there(place.name) for place in places(pool)):
+            self._mend(pool, "repair", self._yard.settings.seconds("repair"))
 
     def _pool(self, node: str) -> Document | None:
         """The pool that looks after a node, unless it has other work on it."""
