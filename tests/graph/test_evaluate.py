@@ -168,7 +168,7 @@ def test_what_waits_is_asked_again_when_something_was_observed() -> None:
     compiled = graph(_config_map("a", "{x: y}") + _config_map("b", "{x: '${a.data.x}'}") + _config_map("c", "{x: '${b.data.x}'}"))
     evaluation = Evaluation(compiled, instance())
     a, b, c = compiled.nodes
-    assert isinstance(evaluation.resolve(c), Waiting)
+    assert evaluation.resolve(c) == Waiting("a is not ready: it does not exist yet", on=("b",))
     evaluation.observe("a", _objects(evaluation, a))
     assert isinstance(evaluation.resolve(b), Desired)
     evaluation.observe("b", _objects(evaluation, b))

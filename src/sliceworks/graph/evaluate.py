@@ -113,7 +113,10 @@ class Evaluation:
             return Waiting(f"{name} failed: {error.reason}", expression or error.expression, (name,))
         if waiting is None:
             return None
-        return Waiting(f"{name} is not ready: {waiting.reason}", expression or waiting.expression, (name,))
+        # What waits itself hands on the reason that it was given: the root is what a person wants to know.
+        handed_on = isinstance(self._outcomes.get(name), Waiting)
+        reason = waiting.reason if handed_on else f"{name} is not ready: {waiting.reason}"
+        return Waiting(reason, expression or waiting.expression, (name,))
 
     def _excluded(self, name: str) -> bool:
         try:
