@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from sliceworks.controllers.graphs import applyset, names
 from sliceworks.controllers.graphs.applyset import BrokenInventory, Inventory, group_kind
 from sliceworks.graph.errors import EvaluationFailed
+from sliceworks.graph.evaluate import Evaluation
 from sliceworks.graph.model import Excluded
 
 if TYPE_CHECKING:
     from sliceworks.controllers.graphs.completed import Completed
     from sliceworks.controllers.graphs.served import Served
     from sliceworks.controllers.graphs.views import View
-    from sliceworks.graph.evaluate import Evaluation
     from sliceworks.graph.model import Graph, Node
     from sliceworks.kube.client import Client
     from sliceworks.kube.resources import Object
@@ -29,7 +29,7 @@ class Claim:
         self._client, self._view, self._served, self._graph = client, view, served, graph
         self._kept: dict[str, str] = {}
 
-    async def ensure(self, evaluation: Evaluation) -> Object:
+    async def ensure(self) -> Object:
         """Put the mark in place if anything of it is missing; returns the instance as it is then."""
         metadata = self.instance["metadata"]
         annotations = metadata.get("annotations") or {}
@@ -41,7 +41,7 @@ class Claim:
         except BrokenInventory:
             if not held and applyset.is_parent(self.instance):
                 raise
-            self.inventory = Inventory(frozenset(self._expected(evaluation)))
+            self.inventory = Inventory(frozenset(self._expected()))
         wanted = self._labels()
         marked = held and wanted.items() <= (metadata.get("labels") or {}).items() and names.INVENTORY_HASH in annotations
         if not marked:
@@ -80,8 +80,9 @@ class Claim:
     def _labels(self) -> dict[str, str]:
         return {**self._served.labels, names.SET_ID: self.set_id}
 
-    def _expected(self, evaluation: Evaluation) -> set[str]:
+    def _expected(self) -> set[str]:
         """The kinds that the instance will have objects of, as far as that can be told now."""
+        evaluation = Evaluation(self._graph, self.instance)
         wanted = (node for node in self._graph.nodes if not node.role.is_external and not _left_out(evaluation, node))
         return {group_kind(node.kind.group, node.kind.kind) for node in wanted}
 

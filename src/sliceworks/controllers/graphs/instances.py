@@ -121,10 +121,9 @@ class Instances:
             conditions.false(status.RESOLVED, "ResolutionFailed", "latest issued graph revision not available")
             await self._tell(instance, conditions, states.ERROR, _projected(instance))
             return Done()
-        evaluation = Evaluation(graph, instance, largest=self._options.largest_collection)
         # 4. Claim it before anything is made for it.
         claim = Claim(self._world.client, self._view, self.served, graph, instance)
-        instance = await self._claim(claim, evaluation, conditions)
+        instance = await self._claim(claim, conditions)
         if instance is not evaluation.instance:  # expressions may read the labels it has now
             evaluation = Evaluation(graph, instance, largest=self._options.largest_collection)
         # 5. Leave a suspended one alone.
@@ -134,6 +133,7 @@ class Instances:
             await self._tell(instance, conditions, states.ACTIVE, _projected(instance))
             return Done()
         # 6. Walk the graph.
+        evaluation = Evaluation(graph, instance, largest=self._options.largest_collection)
         completed = Completed(instance)
         walk = self._pass(claim, evaluation, completed, known.memories)
         known.current = lambda fresh: walk.is_current and _same_wishes(fresh.object, claim.instance)
@@ -147,9 +147,9 @@ class Instances:
         status.judge(conditions, walk.states)
         return await self._report(claim.instance, conditions, walk, evaluation)
 
-    async def _claim(self, claim: Claim, evaluation: Evaluation, conditions: Conditions) -> Object:
+    async def _claim(self, claim: Claim, conditions: Conditions) -> Object:
         try:
-            instance = await claim.ensure(evaluation)
+            instance = await claim.ensure()
         except SliceworksError as error:
             conditions.false(status.MANAGED, "ManagementFailed", f"finalizer/labeling failed: {error}")
             await self._tell(claim.instance, conditions, states.ERROR, _projected(claim.instance))
