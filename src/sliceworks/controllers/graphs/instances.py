@@ -124,8 +124,6 @@ class Instances:
         # 4. Claim it before anything is made for it.
         claim = Claim(self._world.client, self._view, self.served, graph, instance)
         instance = await self._claim(claim, conditions)
-        if instance is not evaluation.instance:  # expressions may read the labels it has now
-            evaluation = Evaluation(graph, instance, largest=self._options.largest_collection)
         # 5. Leave a suspended one alone.
         annotations = instance["metadata"].get("annotations") or {}
         if annotations.get(names.RECONCILE, "").lower() in _SUSPENDED:
