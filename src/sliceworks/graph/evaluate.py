@@ -180,11 +180,13 @@ class Evaluation:
         pairs = zip(node.fields, iterated, strict=True)
         values = [None if each else self._values.of(field.expression, self.scope, node) for field, each in pairs]
         made = []
-        changing = [number for number, each in enumerate(iterated) if each]
+        changing = [(number, field.expression) for number, field in enumerate(node.fields) if iterated[number]]
+        needed = frozenset().union(*(expression.names for _, expression in changing))
+        shared = {name: value for name, value in self.scope.items() if name in needed}
         for combination in combinations(lists):
-            scope = {**self.scope, **combination}
-            for number in changing:
-                values[number] = self._values.of(node.fields[number].expression, scope, node)
+            scope = {**shared, **combination}
+            for number, expression in changing:
+                values[number] = self._values.of(expression, scope, node)
             made.append(node.blueprint.fill(values))
         twice = duplicate(made)
         if twice:
