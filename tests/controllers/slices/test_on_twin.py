@@ -9,7 +9,7 @@ import pytest
 from tests.support.slices import SETTINGS, ZONE, Rig, jobset, on_rig
 
 from sliceworks.base import clock
-from sliceworks.controllers.slices import words
+from sliceworks.controllers.slices import shapes, steps, words
 from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT
 from sliceworks.controllers.slices.watching import JOBSET
 from sliceworks.kube.well_known import POD
@@ -310,3 +310,23 @@ def test_no_jobset_loses_its_place_because_another_ends() -> None:
         await _given_back(rig)
 
     on_rig(main, operations=1, **FAST)
+
+
+def test_a_bug_about_one_jobset_is_told_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = shapes.shape_of
+
+    def broken(ask: Any) -> Any:
+        if ask.topology == "2x2x4":
+            raise ZeroDivisionError("division by zero")
+        return right(ask)
+
+    monkeypatch.setattr(steps, "shape_of", broken)
+
+    async def main(rig: Rig) -> None:
+        await rig.client.create(jobset("wrong", topology="2x2x4", pods=4))
+        await rig.client.create(jobset("right", seconds=3600))
+        await _running(rig, 2)
+        [(_, _, note)] = await _told(rig, "NodePoolCreationFailed")
+        assert note == "unexpected ZeroDivisionError: division by zero"
+
+    on_rig(main, **FAST)

@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _GATHER = 0.005  # seconds in which changes that come together become one look
+_AFTER_A_BUG = 10.0
 _AGAIN = 60.0  # seconds after which everything is looked at though nothing changed
 
 
 class SlicesController:
     """Makes and gives back node pools for one cluster. `run` works until cancelled, and can be run again."""
 
-    def __init__(self, client: Client, container: Container, settings: Settings, registry: Registry | None = None) -> None:
-        self.metrics = Metrics(registry or Registry())
+    def __init__(self, client: Client, container: Container, settings: Settings, numbers: Registry | Metrics | None = None) -> None:
+        # Whoever runs it again gives the numbers that it has: one registry names each of them once.
+        self.metrics = numbers if isinstance(numbers, Metrics) else Metrics(numbers or Registry())
         self.ready = False
         self.settings = settings
         self._client, self._container = client, container
@@ -57,7 +59,7 @@ class SlicesController:
         while True:
             self._dirty.clear()
             began = clock.effort()
-            after = hands.perform(decide(hands.world(), self.settings)) if hands.cloud.asked else _AGAIN
+            after = await self._step(hands) if hands.cloud.asked else _AGAIN
             took = clock.effort() - began
             self.metrics.decisions.observe(took)
             # A look takes longer the more there is to see: rest as long, so that everything else has its turn.
@@ -67,6 +69,15 @@ class SlicesController:
                     await self._dirty.wait()
             except TimeoutError:
                 continue
+
+    async def _step(self, hands: _Hands) -> float:
+        """One look at everything; seconds after which to look again though nothing changes."""
+        try:
+            return hands.perform(decide(hands.world(), self.settings))
+        except Exception:
+            log.exception("a bug; looking again in %g s", _AFTER_A_BUG)
+            await clock.sleep(_AFTER_A_BUG)
+            return 0.0
 
 
 class _Hands:

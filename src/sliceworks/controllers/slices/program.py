@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import UsageError
 from sliceworks.controllers.slices.controller import SlicesController
+from sliceworks.controllers.slices.metrics import Metrics
 
 if TYPE_CHECKING:
     from sliceworks.controllers.metrics import Registry
@@ -21,7 +22,7 @@ class SlicesProgram:
     """Runs the controller with one cluster's settings. What they leave open is asked of Google's metadata server."""
 
     def __init__(self, client: Client, settings: Settings, registry: Registry) -> None:
-        self._client, self._settings, self._registry = client, settings, registry
+        self._client, self._settings, self._metrics = client, settings, Metrics(registry)
         self._controller: SlicesController | None = None
 
     @property
@@ -44,8 +45,7 @@ class SlicesProgram:
             impersonate=settings.impersonate,
         )
         try:
-            if self._controller is None:
-                self._controller = SlicesController(self._client, container, settings, self._registry)
+            self._controller = SlicesController(self._client, container, settings, self._metrics)
             await self._controller.run()
         finally:
             await container.session.close()

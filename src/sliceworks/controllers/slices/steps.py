@@ -78,6 +78,10 @@ class Steps:
             standing = self._step(demand)
         except SliceworksError as error:
             standing = Standing("waiting", problem(error), refused=True)
+        except Exception as error:
+            # A mistake of ours about one workload is no reason to leave all others waiting.
+            why = Problem("InternalError", f"unexpected {type(error).__name__}: {error}")
+            standing = Standing("waiting", why, refused=True)
         self._tell(demand, standing)
         return standing
 

@@ -165,7 +165,11 @@ class Watching:
     def _watch(self, resource: Resource, read: Callable[[Object], Any], *, labels: str = "", fields: str = "") -> Informer:
         def slim(obj: Object) -> Object:
             metadata = {name: obj["metadata"][name] for name in _KEPT if name in obj["metadata"]}
-            return {"metadata": metadata, "view": read(obj)}
+            try:
+                return {"metadata": metadata, "view": read(obj)}
+            except Exception:
+                log.exception("%s %s/%s cannot be read", resource.kind, metadata.get("namespace"), metadata["name"])
+                return {"metadata": metadata, "view": None}
 
         informers = Informers(self.client, transform=slim)
         self._all.append(informers)
