@@ -122,7 +122,7 @@ class Controller:
 
 
 def jobset(name: str, replicas: int) -> Object:
-    """A JobSet of single-host slices that runs for long."""
+    """A JobSet of single-host slices that runs for long. Its pods are alike, so the twin's scheduler has little to do with them."""
     container = {"name": "main", "image": "train:1", "resources": {"limits": {"google.com/tpu": "4"}}}
     pod = {
         "restartPolicy": "Never",
@@ -138,11 +138,7 @@ def jobset(name: str, replicas: int) -> Object:
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"},
-        },
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"replicatedJobs": [{"name": "slice", "replicas": replicas, "template": {"spec": job}}]},
     }
 
