@@ -58,11 +58,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """What happens to a resource's objects beyond plain create and delete.
-
-    `on_delete`: `delete` removes, `retain` leaves them behind, `restore` gives back what was there before.
-    `on_complete`: `keep` counts an object that finished and was cleaned up as done, so that it is not made again.
-    """
+    """What becomes of objects in the end: `restore` gives back what was there before, `keep` makes nothing again that finished."""
 
     on_delete: Literal["delete", "retain", "restore"] = "delete"
     on_complete: Literal["recreate", "keep"] = "recreate"
@@ -238,10 +234,7 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What an external reference points at: one object by `name`, or all that match `selector` (a LabelSelector).
-
-    An empty `namespace` means none for cluster-wide kinds, and all of them with a selector.
-    """
+    """One object by `name`, or all that match `selector`; then an empty `namespace` means all of them."""
 
     namespace: str
     name: str = ""
