@@ -48,6 +48,7 @@ class Watched:
         self.die_at: int | None = None
         self.die_before = True
         self.died = asyncio.Event()
+        self.delay = 0.0  # seconds that every request takes
 
     @property
     def writes(self) -> list[tuple[str, str]]:
@@ -63,6 +64,8 @@ class Watched:
         fatal = number == self.die_at
         if fatal and self.die_before:
             await self._die()
+        if self.delay and not stream:
+            await clock.sleep(self.delay)
         response = await self._transport.send(request, stream=stream)
         if fatal:
             await self._die()

@@ -371,7 +371,7 @@ def test_old_forms_are_told() -> None:
 
 def test_mistake_is_told_once_and_not_tried_again() -> None:
     async def main(stage: Stage) -> None:
-        await stage.apply(BOX.replace('"${schema.spec.value}"}}', "\"${string(10 / int(schema.spec.value))}\"}}"))
+        await stage.apply(BOX.replace('"${schema.spec.value}"}}', '"${string(10 / int(schema.spec.value))}"}}'))
         await stage.apply("{apiVersion: kro.run/v1alpha1, kind: Box, metadata: {name: a}, spec: {value: '0'}}")
         assert (await stage.get(f"{BOXES}/a"))["status"]["state"] == "ERROR"
         assert "10 / int(schema.spec.value)" in (await stage.condition(f"{BOXES}/a", "Ready"))["message"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.support.graphs import GRAPHS, Stage, on_stage
+
+from sliceworks.base import clock
 
 Object = dict[str, Any]
 CORE, APPS = "/api/v1/namespaces/default", "/apis/apps/v1/namespaces/default"
@@ -168,5 +171,41 @@ def test_deletion_takes_everything_along() -> None:
         await stage.twin.do("DELETE", f"{GRAPHS}/shop")
         await stage.settle()
         assert await stage.twin.gone(f"{GRAPHS}/shop")
+
+    on_stage(main)
+
+
+RACE = """
+apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata: {name: race}
+spec:
+  schema: {apiVersion: v1alpha1, kind: Race}
+  resources:
+  - id: watched
+    readyWhen: ["${watched.data.?done.orValue('no') == 'yes'}"]
+    template: {apiVersion: v1, kind: ConfigMap, metadata: {name: watched}}
+  - id: first
+    template: {apiVersion: v1, kind: ConfigMap, metadata: {name: first}}
+  - id: second
+    template: {apiVersion: v1, kind: Secret, metadata: {name: "${first.metadata.name}-second"}}
+"""
+
+
+def test_what_changes_during_a_look_is_seen() -> None:
+    """An object that was looked at changes while another one is still being applied: the next look must not take it for old."""
+
+    async def main(stage: Stage) -> None:
+        await stage.apply(RACE)
+        stage.transport.delay = 1.0
+        created = asyncio.create_task(stage.apply("{apiVersion: kro.run/v1alpha1, kind: Race, metadata: {name: a}}"))
+        while await stage.twin.gone(f"{CORE}/configmaps/watched"):
+            await clock.sleep(0.1)
+        await clock.sleep(0.3)
+        assert await stage.twin.gone(f"{CORE}/secrets/first-second")
+        await stage.twin.do("PATCH", f"{CORE}/configmaps/watched", {"data": {"done": "yes"}})
+        await created
+        await stage.settle(20)
+        assert (await stage.get("/apis/kro.run/v1alpha1/namespaces/default/races/a"))["status"]["state"] == "ACTIVE"
 
     on_stage(main)

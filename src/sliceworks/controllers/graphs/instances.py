@@ -62,13 +62,12 @@ class _Known:
     seen: tuple[object, ...] = ()
     took: float = 0.0
     ended: float = 0.0
+    current: Callable[[Record], bool] = _never
+    """Whether an instance and all that the last pass saw of its objects are still the same."""
 
     def rest(self) -> float:
         """How long to leave it alone: a large instance whose many objects change one by one is looked at half of the time."""
         return self.took - (clock.loop_time() - self.ended) if self.took > _LONG else 0.0
-
-    current: Callable[[Record], bool] = _never
-    """Whether an instance and all that the last pass saw of its objects are still the same."""
 
 
 class Instances:
