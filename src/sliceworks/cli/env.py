@@ -145,6 +145,27 @@ def destroy(file: Path, twin: bool, yes: bool) -> int:
     return 0
 
 
+@env.command()
+@_file
+@click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write.")
+@options.quiet
+def cloudbuild(file: Path, folder: Path) -> int:
+    """Write what Cloud Build needs to make and remove the environment: modules, variables, and two builds."""
+    from sliceworks.infra.cloudbuild import builds, commands
+    from sliceworks.infra.stages import stages
+    from sliceworks.infra.workspaces import Workspace
+
+    environment = _sound(file, ())
+    workspace = Workspace(folder)
+    workspace.lay_out()
+    for stage in stages(environment):
+        workspace.write_for_builds(stage)
+    for name, text in builds(environment).items():
+        (folder / name).write_text(text)
+    click.echo(commands(environment), nl=False)
+    return 0
+
+
 class _Stages:
     """Progress over stages: one line for each, with what it is at."""
 

@@ -60,6 +60,12 @@ class Workspace:
         _put(folder / "backend.tf.json", {"terraform": {"backend": target.backend(stage.name, *state)}})
         return folder
 
+    def write_for_builds(self, stage: Stage) -> None:
+        """A stage's variables, and a backend in a bucket whose name each build gives. A build acts as nobody but itself."""
+        itself = {"bootstrap": {"service_account": None}} if "bootstrap" in {**stage.variables, **stage.takes} else {}
+        _put(self.stage(stage.name) / "environment.auto.tfvars.json", {**stage.variables, **itself})
+        _put(self.stage(stage.name) / "backend.tf.json", {"terraform": {"backend": {"gcs": {}}}})
+
 
 def _put(file: Path, data: Object) -> None:
     text = orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
