@@ -33,24 +33,24 @@ def sized(name: str = "one", most: int = 5, **more: Any) -> Sized:
 
 
 def test_as_many_machines_as_the_pods_need() -> None:
-    assert enlarged([sized()], [pod(f"p-{number}") for number in range(9)]) == {"one": {"a": 3}}
-    assert enlarged([sized(most=2)], [pod(f"p-{number}") for number in range(9)]) == {"one": {"a": 2}}
-    assert enlarged([sized(most=0, most_of_all=1)], [pod(f"p-{number}") for number in range(9)]) == {"one": {"a": 1}}
-    assert enlarged([sized(coming=["a"])], [pod(f"p-{number}") for number in range(4)]) == {}
-    assert enlarged([sized()], [pod("large", cpu="5")]) == {}
+    assert enlarged([sized()], [pod(f"p-{number}") for number in range(9)]).counts == {"one": {"a": 3}}
+    assert enlarged([sized(most=2)], [pod(f"p-{number}") for number in range(9)]).counts == {"one": {"a": 2}}
+    assert enlarged([sized(most=0, most_of_all=1)], [pod(f"p-{number}") for number in range(9)]).counts == {"one": {"a": 1}}
+    assert enlarged([sized(coming=["a"])], [pod(f"p-{number}") for number in range(4)]).counts == {}
+    assert enlarged([sized()], [pod("large", cpu="5")]).left == [pod("large", cpu="5")]
 
 
 def test_the_pool_that_a_pod_selects_grows() -> None:
     pools = [sized("one"), sized("two")]
-    assert enlarged(pools, [pod("p", nodeSelector={"pool": "two"})]) == {"two": {"a": 1}}
+    assert enlarged(pools, [pod("p", nodeSelector={"pool": "two"})]).counts == {"two": {"a": 1}}
 
 
 def test_zones_are_filled_evenly_and_slices_come_whole() -> None:
     zones = {"a": template("a"), "b": template("b")}
     pool = Sized("one", {"a": 1, "b": 0}, zones, 5)
-    assert enlarged([pool], [pod("p", cpu="4"), pod("q", cpu="4")]) == {"one": {"a": 2, "b": 1}}
-    assert enlarged([sized(step=4)], [pod("p")]) == {"one": {"a": 4}}
-    assert enlarged([sized(step=4, most=3)], [pod("p")]) == {}
+    assert enlarged([pool], [pod("p", cpu="4"), pod("q", cpu="4")]).counts == {"one": {"a": 2, "b": 1}}
+    assert enlarged([sized(step=4)], [pod("p")]).counts == {"one": {"a": 4}}
+    assert enlarged([sized(step=4, most=3)], [pod("p")]).counts == {}
 
 
 def test_a_pool_grows_from_nothing_and_shrinks_to_nothing() -> None:
@@ -131,5 +131,39 @@ def test_where_there_are_no_machines_it_is_tried_later() -> None:
         assert (await cloud.pool("cpu"))["status"] == "RUNNING"
         await clock.sleep(700)
         assert len(await cloud.nodes()) == 1
+
+    on_cloud(main)
+
+
+def test_an_autopilot_cluster_makes_what_its_pods_need() -> None:
+    async def main(cloud: Cloud) -> None:
+        for cluster in list(cloud.container._yard.clusters.all()):
+            cloud.container._yard.clusters.remove(cluster)
+        place = "projects/p/locations/us-central1"
+        operation = await cloud.do("POST", f"{place}/clusters", {"cluster": {"name": "auto", "autopilot": {"enabled": True}}})
+        await clock.sleep(400)
+        assert (await cloud.do("GET", f"{place}/operations/{operation['name']}"))["status"] == "DONE"
+        chips = {"requests": {"google.com/tpu": "4"}, "limits": {"google.com/tpu": "4"}}
+        gpus = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+        topology = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice", "cloud.google.com/gke-tpu-topology": "4x4"}
+        anywhere = [{"operator": "Exists"}]
+        await cloud.client.create(pod("web", cpu="500m"))
+        await cloud.client.create(pod("large", cpu="40"))
+        await cloud.client.create(pod("tpu", limits=chips, nodeSelector=topology, tolerations=anywhere))
+        await cloud.client.create(
+            pod("gpu", limits=gpus, nodeSelector={"cloud.google.com/gke-accelerator": "nvidia-l4"}, tolerations=anywhere)
+        )
+        await clock.sleep(600)
+        found = {item["metadata"]["name"]: item for item in (await cloud.client.list_all(POD, "default")).items}
+        assert {name: item["status"]["phase"] for name, item in found.items()} == dict.fromkeys(found, "Running")
+        nodes = {node["metadata"]["name"]: node["metadata"]["labels"] for node in await cloud.nodes()}
+        machines = {name: nodes[item["spec"]["nodeName"]]["node.kubernetes.io/instance-type"] for name, item in found.items()}
+        assert machines == {"web": "e2-standard-8", "large": "n2-standard-48", "tpu": "ct5lp-hightpu-4t", "gpu": "g2-standard-4"}
+        for name in found:
+            await cloud.client.delete(POD, name, "default")
+        await clock.sleep(2000)
+        assert await cloud.nodes() == []
+        pools = (await cloud.do("GET", f"{place}/clusters/auto/nodePools"))["nodePools"]
+        assert [each["name"] for each in pools] == ["default-pool"]
 
     on_cloud(main)

@@ -143,9 +143,17 @@ def test_an_autopilot_cluster_has_no_pools_of_ones_own() -> None:
     async def main(cloud: Cloud) -> None:
         cluster = await made(cloud, autopilot={"enabled": True}, initialNodeCount=0)
         assert cluster["autopilot"] == {"enabled": True}
-        assert "nodePools" not in cluster
-        refused = await cloud.refused("POST", f"{TRAIN}/nodePools", {"nodePool": {"name": "cpu"}})
-        assert refused == (400, "INVALID_ARGUMENT", "Autopilot node pools cannot be accessed or modified.")
+        assert [pool["name"] for pool in cluster["nodePools"]] == ["default-pool"]
+        assert await cloud.nodes() == []
+        pool = f"{TRAIN}/nodePools/default-pool"
+        for method, path, body in (
+            ("POST", f"{TRAIN}/nodePools", {"nodePool": {"name": "cpu"}}),
+            ("DELETE", pool, None),
+            ("POST", f"{pool}:setSize", {"nodeCount": 1}),
+            ("PUT", pool, {"labels": {"labels": {"a": "b"}}}),
+        ):
+            refused = await cloud.refused(method, path, body)
+            assert refused == (400, "INVALID_ARGUMENT", "Autopilot node pools cannot be accessed or modified.")
 
     fresh(main)
 

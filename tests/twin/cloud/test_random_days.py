@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.support.clouds import PLACE, POOLS, Cloud
 
 from sliceworks.base import clock
+from sliceworks.base.errors import NotFound
 from sliceworks.kube.well_known import NODE
 from sliceworks.twin.cloud.container.yard import places
 from sliceworks.twin.cluster import Cluster
@@ -66,10 +68,11 @@ class Day:
         if not nodes:
             return
         node = self.random.choice(nodes)
-        if what == "lose":
-            await cloud.client.delete(NODE, node)
-        else:
-            await cloud.client.patch(NODE, node, {"metadata": {"annotations": {"sliceworks.dev/state": "preempted"}}})
+        with suppress(NotFound):
+            if what == "lose":
+                await cloud.client.delete(NODE, node)
+            else:
+                await cloud.client.patch(NODE, node, {"metadata": {"annotations": {"sliceworks.dev/state": "preempted"}}})
 
 
 async def agree(cloud: Cloud) -> None:

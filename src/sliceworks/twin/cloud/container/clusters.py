@@ -37,6 +37,11 @@ _OUTPUTS = (
     "nodePools",
     "etag",
 )
+_AUTOPILOT_POOL = {
+    "name": "default-pool",
+    "config": {"machineType": "e2-standard-8"},
+    "autoscaling": {"enabled": True, "minNodeCount": 0, "maxNodeCount": 1000},
+}
 _ADDRESS = "203.0.113.10"
 
 
@@ -96,7 +101,7 @@ class Clusters:
     def _first_pools(self, asked: Obj) -> list[Obj]:
         """The pools that come with a cluster: those it names, else one of the given or the usual size."""
         if (asked.get("autopilot") or {}).get("enabled"):
-            return []
+            return [dict(_AUTOPILOT_POOL)]
         if pools := asked.get("nodePools"):
             if asked.get("nodeConfig") or asked.get("initialNodeCount"):
                 raise invalid(

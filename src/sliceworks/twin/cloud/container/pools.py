@@ -54,10 +54,19 @@ class Pools:
     def create(self, call: Call) -> Obj:
         """A new pool. Its machines come later, with the operation."""
         path, asked = cluster_path(call.params), call.body.get("nodePool") or {}
+        return self.add(self._changeable(path), asked)
+
+    def _changeable(self, path: str) -> Document:
+        """A cluster whose pools people may change."""
         cluster = self._yard.cluster(path)
-        if cluster.body.get("autopilot", {}).get("enabled"):
+        if (cluster.body.get("autopilot") or {}).get("enabled"):
             raise invalid(_AUTOPILOT)
+        return cluster
+
+    def add(self, cluster: Document, asked: Obj) -> Obj:
+        """Begin to make a pool."""
         pool = self.prepared(cluster, asked)
+        path = pool.parent
         if self._yard.pools.get(path, pool.name) is not None:
             raise already_exists(f"{path}/nodePools/{pool.name}")
         self._jobs.check(path, pool.name)
@@ -105,8 +114,14 @@ class Pools:
 
     def delete(self, call: Call) -> Obj:
         """The end of a pool; its nodes are emptied first."""
-        path, name = cluster_path(call.params), call.params["pool"]
-        pool = self._yard.pool(path, name)
+        path = cluster_path(call.params)
+        pool = self._yard.pool(path, call.params["pool"])
+        self._changeable(path)
+        return self.remove(pool)
+
+    def remove(self, pool: Document) -> Obj:
+        """Begin to empty a pool and to take it away."""
+        path, name = pool.parent, pool.name
         self._jobs.check(path, name)
         for repair in self._jobs.hidden(path, name):
             self._jobs.finish(repair)
@@ -120,6 +135,7 @@ class Pools:
         """Another number of machines in each zone."""
         path, name, count = cluster_path(call.params), call.params["pool"], int(call.body.get("nodeCount") or 0)
         pool = self._yard.pool(path, name)
+        self._changeable(path)
         if not 0 <= count <= _MOST_NODES:
             raise invalid(f"Node count {count} is not valid: must be between 0 and {_MOST_NODES}.")
         self._jobs.check(path, name)
@@ -194,6 +210,7 @@ class Pools:
         """Begin an operation at whose end a pool reads otherwise."""
         path, name = cluster_path(call.params), call.params["pool"]
         pool = self._yard.pool(path, name)
+        self._changeable(path)
         formation({**pool.body, **change})
         self._jobs.check(path, name)
         seconds = self._yard.settings.seconds("updateNodePool")

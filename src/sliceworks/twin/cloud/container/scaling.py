@@ -13,6 +13,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.twin.cloud.container.machines import formation
 from sliceworks.twin.cloud.container.nodes import Place
+from sliceworks.twin.cloud.container.provisioning import PREFIX, pool_for
 from sliceworks.twin.cloud.container.sizing import Sized, enlarged
 from sliceworks.twin.cloud.container.yard import places
 from sliceworks.twin.cloud.errors import GoogleError
@@ -74,20 +75,18 @@ class Scaling:
     async def _look(self) -> None:
         found = [pool for key in list(self._scaled) if (pool := self._yard.pools.get(*key)) is not None]
         self._scaled = {(pool.parent, pool.name): None for pool in found}
+        found = [pool for pool in found if self._yard.has_nodes(pool.parent)]
         free = {(pool.parent, pool.name): pool for pool in found if self._may_change(pool)}
         waiting = await self._yard.fleet.waiting_pods() if found else []
         if waiting:
             self._grow(found, free, waiting)
-        if any(places(pool) for pool in free.values()):
+        if free:
             self._shrink(list(free.values()), await self._yard.fleet.busy_nodes())
 
     def _may_change(self, pool: Document) -> bool:
         key = (pool.parent, pool.name)
         return (
-            pool.body["status"] in ("RUNNING", "RUNNING_WITH_ERROR")
-            and self._yard.has_nodes(pool.parent)
-            and not self._jobs.hidden(*key)
-            and not self._jobs.busy(*key)
+            pool.body["status"] in ("RUNNING", "RUNNING_WITH_ERROR") and not self._jobs.hidden(*key) and not self._jobs.busy(*key)
         )
 
     def _grow(self, found: list[Document], free: dict[tuple[str, str], Document], waiting: list[Obj]) -> None:
@@ -95,8 +94,25 @@ class Scaling:
         closed = {key for key, until in self._failed.items() if until > now}
         sized = [self._sized(pool, (pool.parent, pool.name) in free and (pool.parent, pool.name) not in closed) for pool in found]
         by_name = {pool.name: pool for pool in free.values()}
-        for name, counts in enlarged(sized, waiting).items():
+        growth = enlarged(sized, waiting)
+        for name, counts in growth.counts.items():
             self._resize(by_name[name], counts)
+        if growth.left:
+            self._provision(found[0].parent, growth.left)
+
+    def _provision(self, path: str, pods: list[Obj]) -> None:
+        """Make a pool for a pod that none suits, in a cluster that does so; the next look sees to the others."""
+        cluster = self._yard.cluster(path)
+        if not (cluster.body.get("autopilot") or {}).get("enabled"):
+            return
+        for pod in pods:
+            asked = pool_for(pod, cluster.body["locations"])
+            if asked is not None:
+                try:
+                    self._pools.add(cluster, asked)
+                except GoogleError as error:
+                    log.info("no pool for %s: %s", pod["metadata"]["name"], error)
+                return
 
     def _sized(self, pool: Document, may_grow: bool) -> Sized:
         scaling, zones = pool.body["autoscaling"], pool.body["locations"]
@@ -118,6 +134,8 @@ class Scaling:
                 continue
             unneeded = [place for place in places(pool) if now - self._idle.get(place.name, now) >= idle_after]
             gang = formation(pool.body).gang
+            if not places(pool) and pool.name.startswith(PREFIX):
+                self._pools.remove(pool)
             if not unneeded or (gang and len(unneeded) < len(places(pool))):
                 continue
             self._give_back(pool, unneeded)

@@ -7,7 +7,7 @@ one node. What pods ask of each other is not looked at.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.twin.scheduler.groups import lacking, unchanging
 from sliceworks.twin.scheduler.nodes import Node
@@ -44,11 +44,19 @@ class Sized:
         return sorted(open_zones, key=lambda zone: (self.counts[zone], zone))
 
 
-def enlarged(pools: Iterable[Sized], pods: Iterable[Obj]) -> dict[str, dict[str, int]]:
-    """New sizes of the pools that pods need to be larger, by zone."""
+class Growth(NamedTuple):
+    """New sizes of the pools that pods need to be larger, by zone; and the pods that no pool has room for."""
+
+    counts: dict[str, dict[str, int]]
+    left: list[Obj]
+
+
+def enlarged(pools: Iterable[Sized], pods: Iterable[Obj]) -> Growth:
+    """How pools are to grow for pods."""
     known, shapes = list(pools), Shapes()
     bins = [_machine(pool, zone) for pool in known for zone in pool.coming]
     grown: dict[str, Sized] = {}
+    left: list[Obj] = []
     for obj in pods:
         pod = shapes.read(obj)
         if any(_taken(pod, each) for each in bins):
@@ -62,7 +70,9 @@ def enlarged(pools: Iterable[Sized], pods: Iterable[Obj]) -> dict[str, dict[str,
                 bins += new
                 grown[pool.name] = pool
                 break
-    return {name: dict(pool.counts) for name, pool in grown.items()}
+        else:
+            left.append(obj)
+    return Growth({name: dict(pool.counts) for name, pool in grown.items()}, left)
 
 
 def _machine(pool: Sized, zone: str) -> Node:
