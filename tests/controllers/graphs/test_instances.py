@@ -189,6 +189,8 @@ spec:
     template: {apiVersion: v1, kind: ConfigMap, metadata: {name: first}}
   - id: second
     template: {apiVersion: v1, kind: Secret, metadata: {name: "${first.metadata.name}-second"}}
+  - id: third
+    template: {apiVersion: v1, kind: Secret, metadata: {name: "${second.metadata.name}-third"}}
 """
 
 
@@ -202,7 +204,7 @@ def test_what_changes_during_a_look_is_seen() -> None:
         while await stage.twin.gone(f"{CORE}/configmaps/watched"):
             await clock.sleep(0.1)
         await clock.sleep(0.3)
-        assert await stage.twin.gone(f"{CORE}/secrets/first-second")
+        assert await stage.twin.gone(f"{CORE}/secrets/first-second-third")
         await stage.twin.do("PATCH", f"{CORE}/configmaps/watched", {"data": {"done": "yes"}})
         await created
         await stage.settle(20)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.controller import Outcome
     from sliceworks.kube.resources import Key, Object
 
-_LONG = 0.5
+_MANY = 100
 _SUSPENDED = frozenset({"suspended", "disabled"})
 
 
@@ -67,7 +67,7 @@ class _Known:
 
     def rest(self) -> float:
         """How long to leave it alone: a large instance whose many objects change one by one is looked at half of the time."""
-        return self.took - (clock.loop_time() - self.ended) if self.took > _LONG else 0.0
+        return self.took - (clock.loop_time() - self.ended) if len(self.memories) > _MANY else 0.0
 
 
 class Instances:
