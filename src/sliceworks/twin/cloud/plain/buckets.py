@@ -227,7 +227,7 @@ def _filled(call: Call, name: str, body: Obj, before: Obj | None) -> Obj:
     return {
         "kind": "storage#bucket",
         "storageClass": "STANDARD",
-        "rpo": "DEFAULT" if "-" not in location else None,
+        **({} if "-" in location else {"rpo": "DEFAULT"}),
         "softDeletePolicy": {"retentionDurationSeconds": "604800", "effectiveTime": (before or {}).get("timeCreated") or stamp()},
         **body,
         "id": name,
