@@ -66,6 +66,13 @@ def test_an_unknown_route_is_not_implemented(method: str, path: str) -> None:
     on_cloud(main, workloads=False)
 
 
+def test_a_query_without_end_is_refused() -> None:
+    async def main(cloud: Cloud) -> None:
+        assert (await cloud.refused("GET", f"{POOLS}?{'&'.join('a=1' for _ in range(300))}"))[0] == 400
+
+    on_cloud(main, workloads=False)
+
+
 def answer(call: Call) -> dict[str, Any]:
     return dict(call.params)
 

@@ -58,7 +58,10 @@ class CloudServer:
     async def handle(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Answer one request. `target` is a raw path, with its query if it has one; names of headers are in lower case."""
         path, _, query = target.partition("?")
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_QUERY_FIELDS)
+        try:
+            pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_QUERY_FIELDS)
+        except ValueError:
+            return _refusal(errors.invalid("Request contains an invalid argument."))
         return await self._answer(method, path, dict(pairs), headers, body)
 
     async def serve(self, request: Request, _certificate: User | None = None) -> Response:
@@ -81,11 +84,10 @@ class CloudServer:
         except GoogleError as error:
             # A refusal may tell of what was written just now, such as a name that is taken: it waits as every answer does.
             await self._store.settled()
-            return error.code, dict(_JSON), orjson.dumps(error.body())
+            return _refusal(error)
         except Exception:
             log.exception("%s %s failed", method, path)
-            failed = GoogleError("INTERNAL", "Internal error encountered.")
-            return failed.code, dict(_JSON), orjson.dumps(failed.body())
+            return _refusal(GoogleError("INTERNAL", "Internal error encountered."))
         if isinstance(answer, Media):
             return 200, {"content-type": answer.content_type}, answer.data
         return 200, dict(_JSON), orjson.dumps(answer)
@@ -123,6 +125,10 @@ class CloudServer:
         if service is None or version not in service.versions:
             raise _unknown("", path)
         return service, version, rest
+
+
+def _refusal(error: GoogleError) -> Answer:
+    return error.code, dict(_JSON), orjson.dumps(error.body())
 
 
 def _unknown(method: str, path: str) -> GoogleError:
