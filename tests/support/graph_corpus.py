@@ -22,7 +22,7 @@ from sliceworks.graph.kinds import BuiltinKinds
 from sliceworks.schemas import crds
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 Object = dict[str, Any]
 CORPUS = Path(__file__).parent.parent / "contract" / "graphs" / "corpus"
@@ -94,10 +94,14 @@ def _case(raw: Object) -> Case:
 
 
 class Player:
-    """Plays cases through one connection; `sleep` waits in the cluster's time."""
+    """Plays cases through one connection; `sleep` waits in the cluster's time. `more` are paths of other kinds of children."""
 
-    def __init__(self, ask: Ask, sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(self, ask: Ask, sleep: Callable[[float], Awaitable[None]], more: Iterable[str] = ()) -> None:
         self._ask, self._sleep = ask, sleep
+        own = [
+            f"/apis/{group}/v1/{plural}" if group else f"/api/v1/{plural}" for group, found in _CHILDREN.items() for plural in found
+        ]
+        self._collections = [*own, *more]
 
     async def define(self, case: Case) -> Object:
         """Whether a definition is taken, why not, and what it becomes."""
@@ -190,10 +194,9 @@ class Player:
     async def _children(self, case: Case) -> list[Object]:
         found: list[Object] = []
         selector = f"?labelSelector=kro.run%2Finstance-kind%3D{case.kind}"
-        for group, plurals in _CHILDREN.items():
-            for plural in plurals:
-                _, answer = await self._ask("GET", f"{f'/apis/{group}/v1' if group else '/api/v1'}/{plural}{selector}")
-                found += [{"kind": plural, **_shown(item)} for item in answer.get("items") or ()]
+        for path in self._collections:
+            _, answer = await self._ask("GET", f"{path}{selector}")
+            found += [{"kind": path.rpartition("/")[2], **_shown(item)} for item in answer.get("items") or ()]
         return sorted(found, key=lambda item: (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]))
 
     async def rest(self, case: Case, instance: Object) -> Object:

@@ -60,10 +60,15 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cl
         yield clusters[0], clusters[1]
 
 
-def _install(cluster: Cluster) -> None:
+def installed() -> list[Object]:
+    """The definitions of kinds that examples use and that are to be had."""
     folder = kro.folder() / "test" / "integration" / "crds"
     shipped = [kro.load(path) for path in sorted(folder.rglob("*.yaml"))]
-    wanted = [crd for crd in shipped if crd.get("kind") == "CustomResourceDefinition"] + config_connector.definitions()
+    return [crd for crd in shipped if crd.get("kind") == "CustomResourceDefinition"] + config_connector.definitions()
+
+
+def _install(cluster: Cluster) -> None:
+    wanted = installed()
     for crd in wanted:
         assert cluster.api.post(CRDS, crd).status in (201, 409), crd["metadata"]["name"]
     last = wanted[-1]["spec"]
@@ -84,7 +89,10 @@ def examples() -> list[tuple[Path, Object]]:
 
 @pytest.mark.timeout(900)
 def test_examples(both: tuple[Cluster, Cluster]) -> None:
-    players = [graphs.Player(asking(cluster.api), asyncio.sleep) for cluster in both]
+    paths = [
+        f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}/{crd['spec']['names']['plural']}" for crd in installed()
+    ]
+    players = [graphs.Player(asking(cluster.api), asyncio.sleep, paths) for cluster in both]
     differing: dict[str, list[str]] = {}
     given = examples()
     assert len(given) >= AT_LEAST
