@@ -29,16 +29,18 @@ _LONGEST_NOTE = 1024
 class EventRecorder:
     """Writes events in the background: equal ones are counted, similar ones combined, floods held back.
 
-    `core` writes the older core/v1 events, for clusters and tools that know no other.
+    `core` writes the older core/v1 events, for clusters and tools that know no other. More than `waiting` at a time are dropped.
     """
 
-    def __init__(self, client: Client, component: str, *, instance: str = "", core: bool = False) -> None:
+    def __init__(
+        self, client: Client, component: str, *, instance: str = "", core: bool = False, waiting: int = _WAITING_AT_MOST
+    ) -> None:
         self._client = client
         self._component = component
         self._instance = instance or f"{component}-{socket.gethostname()}"
         self._core = core
         self._folder = Folder()
-        self._queue: asyncio.Queue[Report] = asyncio.Queue(_WAITING_AT_MOST)
+        self._queue: asyncio.Queue[Report] = asyncio.Queue(waiting)
         self._task: asyncio.Task[None] | None = None
 
     def record(

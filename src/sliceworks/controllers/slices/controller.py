@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _GATHER = 0.005  # seconds in which changes that come together become one look
 _AFTER_A_BUG = 10.0
+_EVENTS = 10_000  # that may wait to be written: a thousand slices at once tell several thousand
 _AGAIN = 60.0  # seconds after which everything is looked at though nothing changed
 
 
@@ -88,7 +89,7 @@ class _Hands:
         self._controller, self._client = controller, client
         self._seen: dict[Ref, Ref] = {}
         self.watching = Watching(client, controller.settings, changed)
-        self.events = EventRecorder(client, words.COMPONENT)
+        self.events = EventRecorder(client, words.COMPONENT, waiting=_EVENTS)
         start = controller.settings.concurrency
         self.cloud = Cloud(controller._container, self.events, metrics, start=start, changed=changed)
         resources = self.watching.resources

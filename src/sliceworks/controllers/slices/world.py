@@ -57,7 +57,16 @@ class World:
 
     def guest(self, pool: Pool) -> Ref | None:
         """The Job of another JobSet that sits on a pool, if one does."""
-        return next((job for job in self.sitting.get(pool.name, ()) if self.seats[job].jobset != pool.jobset), None)
+        return self._guests.get(pool.name)
+
+    @cached_property
+    def _guests(self) -> dict[str, Ref]:
+        found: dict[str, Ref] = {}
+        for job, seat in self.seats.items():
+            pool = self.pools.get(seat.pool)
+            if pool is not None and pool.jobset != seat.jobset:
+                found[pool.name] = job
+        return found
 
     @cached_property
     def sitting(self) -> dict[str, list[Ref]]:
