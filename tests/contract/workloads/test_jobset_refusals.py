@@ -134,7 +134,7 @@ def test_what_cannot_be_read(js: Played, real: bool, case: str) -> None:
 def test_a_replicated_job_without_a_name(js: Played, real: bool) -> None:
     job = {key: value for key, value in replicated("a").items() if key != "name"}
     js.create(job, suspend=True).ok(201)
-    js.until(js.status, "a status")
+    js.until(lambda: js.status() and js.events(), "a status and an event")
     js.check("nameless", real=real)
 
 
