@@ -7,7 +7,6 @@ level sees: nothing is read back, and a graph of any depth takes one pass when i
 from __future__ import annotations
 
 import asyncio
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import SliceworksError
@@ -21,7 +20,7 @@ from sliceworks.graph.model import Desired, Excluded, Lookup, Role, Waiting
 from sliceworks.kube.selectors import from_label_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from sliceworks.controllers.graphs.applying import Applier
     from sliceworks.controllers.graphs.completed import Completed
@@ -58,9 +57,9 @@ class Pass:
         self._completed, self._declare = completed, declare
         self._turns = asyncio.Semaphore(most_at_once)
 
-    async def run(self, nodes: Iterable[Node]) -> None:
+    async def run(self, nodes: Sequence[Node]) -> None:
         """Walk all levels."""
-        for _, level in groupby(sorted(nodes, key=_order), key=_order):
+        for level in levels(nodes):
             wanted = [(node, objects) for node in level if (objects := self._resolve(node)) is not None]
             if not wanted:
                 continue
@@ -180,8 +179,16 @@ def _failed(node: Node, failures: list[BaseException]) -> NodeState:
     return NodeState(Step.TERMINATING, str(failures[0]))
 
 
-def _order(node: Node) -> int:
-    return node.apply_order
+def levels(nodes: Sequence[Node]) -> list[list[Node]]:
+    """The nodes of a graph, each as early as it can be: right after the last of those it needs."""
+    depths: dict[str, int] = {}
+    found: list[list[Node]] = []
+    for node in nodes:  # what a node needs comes before it
+        depth = depths[node.id] = max((depths[name] + 1 for name in node.dependencies), default=0)
+        if depth == len(found):
+            found.append([])
+        found[depth].append(node)
+    return found
 
 
 def _explained(error: BaseException | None) -> str:
