@@ -1,0 +1,147 @@
+"""Queues of an environment's teams: flavors, cluster queues, priorities, and for each team a namespace with its own queue. Pure.
+
+one-queue   every team's LocalQueue leads to one ClusterQueue that has everything
+cohort      each team has a ClusterQueue with its shares; what is nobody's share lies in one of its own, and all lend to each other
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.training.flavors import Flavor, flavors, machines
+
+if TYPE_CHECKING:
+    from sliceworks.specs.environment import Environment, EnvironmentSpec
+    from sliceworks.specs.environment.teams import Share, Team
+
+Object = dict[str, Any]
+TEAM = "sliceworks.dev/team"
+_KUEUE = "kueue.x-k8s.io/v1beta2"
+_MACHINES = "machines"
+_REST = "rest"
+_SUBJECTS = {"user": "User", "group": "Group", "serviceAccount": "User", "domain": "Group"}
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def manifests(environment: Environment) -> list[Object]:
+    """Everything that teams need, in an order in which it can be applied."""
+    spec, found = environment.spec, flavors(environment.spec)
+    objects: list[Object] = [_priority(name, value) for name, value in spec.queues.priorities.items()]
+    objects += [flavor.manifest() for flavor in found]
+    objects.append({"apiVersion": _KUEUE, "kind": "ResourceFlavor", "metadata": {"name": _MACHINES}, "spec": {}})
+    objects += _cluster_queues(spec, found)
+    for name, team in spec.teams.items():
+        objects += _team(spec, name, team)
+    return objects
+
+
+def _priority(name: str, value: int) -> Object:
+    return {
+        "apiVersion": _KUEUE,
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "description": f"Work of priority {name}",
+    }
+
+
+def _cluster_queues(spec: EnvironmentSpec, found: list[Flavor]) -> list[Object]:
+    everything = machines(spec)
+    if spec.queues.sharing == "one-queue":
+        quotas = {flavor.name: {"nominalQuota": flavor.chips} for flavor in found}
+        return [_cluster_queue(spec, spec.queues.name, found, quotas, everything)]
+    queues = []
+    left = {flavor.name: flavor.chips for flavor in found}
+    for name, team in spec.teams.items():
+        quotas = {flavor.name: _quota(team.shares.get(flavor.type)) for flavor in found}
+        for flavor in left:
+            left[flavor] -= quotas[flavor]["nominalQuota"]
+        queues.append(_cluster_queue(spec, name, found, quotas, {"cpu": "0", "memory": "0"}))
+    rest = {flavor: {"nominalQuota": max(chips, 0)} for flavor, chips in left.items()}
+    return [*queues, _cluster_queue(spec, f"{spec.queues.name}-{_REST}", found, rest, everything)]
+
+
+def _quota(share: Share | None) -> Object:
+    if share is None:
+        return {"nominalQuota": 0}
+    limits = {"borrowingLimit": share.borrow, "lendingLimit": share.lend}
+    return {"nominalQuota": share.chips, **{key: value for key, value in limits.items() if value is not None}}
+
+
+def _cluster_queue(
+    spec: EnvironmentSpec, name: str, found: list[Flavor], quotas: dict[str, Object], rest: dict[str, str]
+) -> Object:
+    groups: list[Object] = []
+    for resource in dict.fromkeys(flavor.resource for flavor in found):
+        own = [
+            {"name": flavor.name, "resources": [{"name": resource, **quotas[flavor.name]}]}
+            for flavor in found
+            if flavor.resource == resource
+        ]
+        groups.append({"coveredResources": [resource], "flavors": own})
+    counted = [{"name": resource, "nominalQuota": amount} for resource, amount in rest.items()]
+    groups.append({"coveredResources": list(rest), "flavors": [{"name": _MACHINES, "resources": counted}]})
+    queues = spec.queues
+    preemption = {
+        "withinClusterQueue": "LowerPriority" if queues.preemption else "Never",
+        "reclaimWithinCohort": "Any" if queues.reclaim and queues.sharing == "cohort" else "Never",
+    }
+    return {
+        "apiVersion": _KUEUE,
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+        "spec": {
+            **({"cohortName": queues.name} if queues.sharing == "cohort" else {}),
+            "namespaceSelector": {"matchExpressions": [{"key": TEAM, "operator": "Exists"}]},
+            "queueingStrategy": queues.strategy,
+            "preemption": preemption,
+            "resourceGroups": groups,
+        },
+    }
+
+
+def _team(spec: EnvironmentSpec, name: str, team: Team) -> list[Object]:
+    namespace = team.namespace or name
+    place = {"namespace": namespace}
+    queue = name if spec.queues.sharing == "cohort" else spec.queues.name
+    account = team.service_account or team.identity or "trainer"
+    annotations = {"iam.gke.io/gcp-service-account": _address(spec, team)} if team.identity else {}
+    objects: list[Object] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {TEAM: name}}},
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": account, **place, **({"annotations": annotations} if annotations else {})},
+        },
+        {
+            "apiVersion": _KUEUE,
+            "kind": "LocalQueue",
+            "metadata": {"name": team.queue, **place},
+            "spec": {"clusterQueue": queue},
+        },
+    ]
+    if team.most_jobs is not None:
+        hard = {"count/jobsets.jobset.x-k8s.io": str(team.most_jobs)}
+        objects.append({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "jobs", **place}, "spec": {"hard": hard}})
+    if team.members:
+        objects.append(_members(team, place))
+    return objects
+
+
+def _address(spec: EnvironmentSpec, team: Team) -> str:
+    identity = spec.identities.workloads[team.identity or ""]
+    return identity.existing or f"{team.identity}@{spec.project}.iam.gserviceaccount.com"
+
+
+def _members(team: Team, place: Object) -> Object:
+    subjects = []
+    for member in team.members:
+        kind, _, name = member.partition(":")
+        subjects.append({"kind": _SUBJECTS[kind], "name": name, "apiGroup": _RBAC})
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "members", **place},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "edit"},
+        "subjects": subjects,
+    }

@@ -1,0 +1,134 @@
+"""Queues from an environment's teams: what they look like, and that work submitted to them is admitted on a twin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sliceworks.base import clock
+from sliceworks.base.yamls import load_all
+from sliceworks.kube.client import Client
+from sliceworks.kube.resources import Resource
+from sliceworks.specs import documents
+from sliceworks.specs.environment import Environment
+from sliceworks.training.queues import manifests
+from sliceworks.twin.cluster import Cluster
+
+WORKLOAD = Resource("kueue.x-k8s.io", "v1beta2", "Workload", "workloads", True)
+HEAD = """apiVersion: sliceworks.dev/v1alpha1
+kind: Environment
+metadata: {name: small}
+spec:
+  project: my-project
+  region: us-central2
+  zones: [us-central2-b]
+  automation: {bucket: small-automation}
+  pools:
+    cpu: {cpu: {nodes: 2}}
+    tpu: {slice: {type: v4-16, count: 4}, cheap: {type: v4-16, count: 2, spot: true}}
+  identities: {workloads: {trainer-sa: {namespace: research}}}
+"""
+ONE = (
+    HEAD
+    + """  teams:
+    research: {identity: trainer-sa, members: ['group:research@example.com'], mostJobs: 5}
+    product: {queue: jobs}
+"""
+)
+COHORT = (
+    HEAD
+    + """  queues: {sharing: cohort}
+  teams:
+    research: {shares: {v4-16: {chips: 16, lend: 8}}}
+    product: {shares: {v4-16: {chips: 8, borrow: 8}}}
+"""
+)
+
+
+def made(text: str) -> list[dict[str, Any]]:
+    [document] = load_all(text, "environment.yaml")
+    found = documents.read(document)
+    assert isinstance(found, Environment)
+    return manifests(found)
+
+
+def named(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
+
+
+def quotas(queue: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        flavor["name"]: {resource["name"]: resource["nominalQuota"] for resource in flavor["resources"]}
+        for group in queue["spec"]["resourceGroups"]
+        for flavor in group["flavors"]
+    }
+
+
+def test_one_queue_has_all_chips_and_cpu_and_memory_too() -> None:
+    queue = named(made(ONE), "ClusterQueue")["slices"]
+    found = quotas(queue)
+    assert found["v4-16"] == {"google.com/tpu": 32}
+    assert found["v4-16-spot"] == {"google.com/tpu": 16}
+    assert set(found["machines"]) == {"cpu", "memory"}
+    assert int(found["machines"]["cpu"]) > 12 * 200
+
+
+def test_the_five_priorities_are_there() -> None:
+    found = {name: each["value"] for name, each in named(made(ONE), "WorkloadPriorityClass").items()}
+    assert found == {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}
+
+
+def test_spot_slices_are_a_flavor_of_their_own() -> None:
+    found = named(made(ONE), "ResourceFlavor")["v4-16-spot"]["spec"]["nodeLabels"]
+    assert found["cloud.google.com/gke-spot"] == "true"
+    assert found["cloud.google.com/gke-tpu-topology"] == "2x2x2"
+
+
+def test_a_team_gets_a_namespace_an_account_a_queue_and_its_members() -> None:
+    objects = [each for each in made(ONE) if each["metadata"].get("namespace") == "research"]
+    assert [each["kind"] for each in objects] == ["ServiceAccount", "LocalQueue", "ResourceQuota", "RoleBinding"]
+    account = objects[0]["metadata"]
+    assert account["annotations"] == {"iam.gke.io/gcp-service-account": "trainer-sa@my-project.iam.gserviceaccount.com"}
+    assert objects[3]["subjects"][0] == {
+        "kind": "Group",
+        "name": "research@example.com",
+        "apiGroup": "rbac.authorization.k8s.io",
+    }
+
+
+def test_shares_and_what_is_left_make_up_everything() -> None:
+    queues = named(made(COHORT), "ClusterQueue")
+    chips = {name: quotas(queue)["v4-16"]["google.com/tpu"] for name, queue in queues.items()}
+    assert chips == {"research": 16, "product": 8, "slices-rest": 8}
+    [limits] = [each for each in queues["product"]["spec"]["resourceGroups"][0]["flavors"] if each["name"] == "v4-16"]
+    assert limits["resources"][0]["borrowingLimit"] == 8
+    assert {queue["spec"]["cohortName"] for queue in queues.values()} == {"slices"}
+
+
+def job(namespace: str, chips: int) -> dict[str, Any]:
+    requests = {"google.com/tpu": str(chips), "cpu": "1", "memory": "1Gi"}
+    container = {"name": "main", "image": "train", "resources": {"requests": requests, "limits": {"google.com/tpu": str(chips)}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": namespace, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"suspend": True, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+
+
+def test_work_is_admitted_within_shares_and_beyond_them() -> None:
+    async def main() -> list[dict[str, Any]]:
+        async with Cluster() as twin:
+            client = Client(twin.transport())
+            for each in made(COHORT):
+                await client.create(each)
+            await client.create(job("research", 24))
+            await client.create(job("product", 17))
+            await clock.sleep(30)
+            return list((await client.list(WORKLOAD)).items)
+
+    found = {each["metadata"]["namespace"]: each for each in clock.run(main(), virtual=True, seed=1)}
+    admission = found["research"]["status"]["admission"]
+    assert admission["clusterQueue"] == "research"
+    assert admission["podSetAssignments"][0]["flavors"] == {"cpu": "machines", "google.com/tpu": "v4-16", "memory": "machines"}
+    # 8 of its own and 8 borrowed are the most that this team may have of any flavor.
+    assert "admission" not in (found["product"].get("status") or {})
