@@ -160,7 +160,12 @@ def test_reservations_must_exist_and_have_room() -> None:
         ("TooManyOperations", 429, "RESOURCE_EXHAUSTED", 'Too many operations: cluster "c" hits the concurrent operations quota'),
         ("IncompatibleOperation", 400, "FAILED_PRECONDITION", "Cluster is running incompatible operation"),
         ("RateLimited", 429, "RESOURCE_EXHAUSTED", "Quota exceeded for quota metric"),
-        ("QuotaExceeded", 403, "PERMISSION_DENIED", "Insufficient regional quota to satisfy request"),
+        (
+            "QuotaExceeded",
+            403,
+            "PERMISSION_DENIED",
+            "Insufficient regional quota to satisfy request: resource \"CPUS\": request requires '1.0'",
+        ),
         ("Unavailable", 503, "UNAVAILABLE", "The service is currently unavailable."),
         ("InternalError", 500, "INTERNAL", "Internal error encountered."),
     ],

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sliceworks import catalog
+from sliceworks.base.errors import SliceworksError
 from sliceworks.twin.cloud.container import names
-from sliceworks.twin.cloud.container.machines import formation
+from sliceworks.twin.cloud.container.machines import DEFAULT_MACHINE, formation
 from sliceworks.twin.cloud.container.nodes import Place, is_spot, node, reservations
 from sliceworks.twin.cloud.container.places import location_of, project_of, region_of
 from sliceworks.twin.cloud.container.stock import taken
@@ -123,8 +125,18 @@ class Yard:
                 "zone": next(iter(pool.get("locations") or ()), location_of(cluster)),
                 "reservation": next(iter(reservations(config)), ""),
                 "serviceAccount": config.get("serviceAccount") or "default",
+                "cpus": str(_cpus(pool)),
             }
         return found
+
+
+def _cpus(pool: Obj) -> int:
+    """How many CPUs a pool asks for, as far as that is known."""
+    try:
+        machine = catalog.machine((pool.get("config") or {}).get("machineType") or DEFAULT_MACHINE)
+    except SliceworksError:
+        return 0
+    return machine.cpu * max(1, int(pool.get("initialNodeCount") or 0)) * max(1, len(pool.get("locations") or ()))
 
 
 def places(pool: Document) -> list[Place]:
