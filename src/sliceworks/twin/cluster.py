@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from sliceworks.kube.inprocess import InProcess
@@ -40,7 +40,7 @@ def builtin_registry() -> Registry:
     for item in catalogue.resources:
         version = Version(
             item.version,
-            partial(catalogue.schema, item.group, item.version, item.kind),
+            cache(partial(catalogue.schema, item.group, item.version, item.kind)),
             {
                 below.name: Subresource(below.name, below.kind, below.verbs, below.group, below.version)
                 for below in item.subresources

@@ -35,18 +35,14 @@ class Call:
     admission: Admission | None = None
     forget_owners: bool = False
     """Whether the object came with an empty list of owners, which asks to start that list anew."""
+    namespace: str = field(init=False)
+    name: str = field(init=False)
+    api_version: str = field(init=False)
 
-    @property
-    def namespace(self) -> str:
-        return self.target.namespace if self.resource.namespaced else ""
-
-    @property
-    def name(self) -> str:
-        return self.target.name
-
-    @property
-    def api_version(self) -> str:
-        return self.resource.api_version(self.version.name)
+    def __post_init__(self) -> None:
+        self.namespace = self.target.namespace if self.resource.namespaced else ""
+        self.name = self.target.name
+        self.api_version = self.resource.api_version(self.version.name)
 
     def param(self, name: str, default: str = "") -> str:
         values = self.params.get(name)

@@ -59,15 +59,13 @@ class Resource:
     custom: bool = False
     stored_as: str = ""
     """The key of the resource that holds the objects, where two resources show the same ones."""
+    key: str = field(init=False)
+    """`/pods` or `apps/deployments`."""
 
     def __post_init__(self) -> None:
         self.list_kind = self.list_kind or f"{self.kind}List"
+        self.key = f"{self.group}/{self.plural}"
         self.stored_as = self.stored_as or self.key
-
-    @property
-    def key(self) -> str:
-        """`/pods` or `apps/deployments`."""
-        return f"{self.group}/{self.plural}"
 
     @property
     def qualified(self) -> str:

@@ -56,7 +56,7 @@ class Range:
         else:
             return ""
         self._used.add(number)
-        return str(self._base + number)
+        return self._text(number)
 
     def hold(self, address: str) -> None:
         """Know that a pod has this address already."""
@@ -69,6 +69,12 @@ class Range:
         if number is not None and number in self._used:
             self._used.discard(number)
             self._free.append(number)
+
+    def _text(self, number: int) -> str:
+        if self._base.version == 6:
+            return str(self._base + number)
+        value = int(self._base) + number
+        return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}"
 
     def _number(self, address: str) -> int | None:
         try:

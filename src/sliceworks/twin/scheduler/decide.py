@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from sliceworks.base import clock
@@ -97,6 +98,9 @@ class _Decision:
 
     def candidates(self, group: Group) -> Iterator[tuple[Node, int, Taste]]:
         """Some of the nodes that take the pod: all where they are few."""
+        if not self._is_linked:
+            yield from islice(group.some(), _MOST_COMPARED)
+            return
         found = 0
         for candidate in group.some():
             if self._refusal(candidate[0]) is None:
@@ -159,10 +163,11 @@ def _best(candidates: list[tuple[Node, int, Taste]], preferences: Preferences | 
     """The best of some nodes, all that are equally good."""
     if len(candidates) < 2:
         return [node for node, _, _ in candidates]
-    tastes = [taste for _, _, taste in candidates]
+    tastes = {taste for _, _, taste in candidates}
     most = max(taste[0] for taste in tastes), max(taste[1] for taste in tastes)
+    liked = {taste: normal(taste, *most) for taste in tastes}
     more = preferences.scores([node for node, _, _ in candidates]) if preferences is not None else [0] * len(candidates)
-    totals = [score + normal(taste, *most) + extra for (_, score, taste), extra in zip(candidates, more, strict=True)]
+    totals = [score + liked[taste] + extra for (_, score, taste), extra in zip(candidates, more, strict=True)]
     highest = max(totals)
     return sorted((node for (node, _, _), total in zip(candidates, totals, strict=True) if total == highest), key=_index)
 
