@@ -20,7 +20,6 @@ from sliceworks.controllers.graphs import crds, labels, names, revisions
 from sliceworks.controllers.graphs.compiling import NotCompiled
 from sliceworks.controllers.graphs.conditions import Conditions
 from sliceworks.controllers.graphs.ending import Ending
-from sliceworks.controllers.graphs.served import Served, serve
 from sliceworks.kube.controller import Done
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class Graphs:
             return error
         conditions.true(KIND, "Ready", f"kind {crd['status']['acceptedNames']['kind']} has been accepted and ready")
         try:
-            await self._kinds.start(definition["metadata"]["name"], await serve(graph, definition, self._world.views))
+            await self._kinds.start(definition["metadata"]["name"], graph, definition)
         except SliceworksError as error:
             conditions.false(RUNNING, "FailedToStart", str(error))
             return error
@@ -133,11 +132,11 @@ class Graphs:
                 return
         # Without any graph, instances that are being deleted can still be: that goes by what they say of themselves.
         if (resource := self._crds.resource_for(name)) is not None:
-            await self._kinds.start(name, Served(None, resource, labels.instance_labels(definition), {}))
+            await self._kinds.hold(name, resource, definition)
 
     async def _starts(self, name: str, graph: Graph, definition: Object) -> bool:
         try:
-            await self._kinds.start(name, await serve(graph, definition, self._world.views))
+            await self._kinds.start(name, graph, definition)
         except SliceworksError as error:
             log.warning("%s cannot be served by an older revision: %s", name, error)
             return False

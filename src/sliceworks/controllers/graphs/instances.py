@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.controller import Outcome
     from sliceworks.kube.resources import Key, Object
 
-_MANY = 100
+_MANY, _PATIENCE = 100, 10.0
 _SUSPENDED = frozenset({"suspended", "disabled"})
 
 
@@ -225,7 +225,7 @@ class Instances:
             return Done()
         status.deleting(conditions, deletion.message)
         await self._tell(instance, conditions, states.DELETING, _projected(instance))
-        return Pending(deletion.message)
+        return Pending(deletion.message, _PATIENCE)  # what goes is watched; this is for what nobody watches any more
 
     def _forget(self, key: Key) -> None:
         self._known.pop(key, None)

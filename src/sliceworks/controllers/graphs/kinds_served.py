@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
-from sliceworks.controllers.graphs import records
+from sliceworks.controllers.graphs import labels, records
 from sliceworks.controllers.graphs.instances import Instances
+from sliceworks.controllers.graphs.served import Served, serve
 from sliceworks.controllers.graphs.views import View
 from sliceworks.kube.backoff import Backoff
 from sliceworks.kube.controller import Controller
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sliceworks.controllers.graphs.records import Owner
-    from sliceworks.controllers.graphs.served import Served
     from sliceworks.controllers.graphs.world import World
+    from sliceworks.graph.model import Graph
     from sliceworks.kube.controller import Mapper, Outcome, Reconcile
     from sliceworks.kube.informers import Delta
+    from sliceworks.kube.resources import Object, Resource
 
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ class KindsServed:
         self._kinds: dict[str, _Kind] = {}
         self._by_kind: dict[tuple[str, str], _Kind] = {}
         self._turns = asyncio.Semaphore(world.options.instance_workers)
+        self._changing = asyncio.Lock()
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -67,8 +70,17 @@ class KindsServed:
         kind = self._kinds.get(name)
         return kind is not None and kind.instances.served.graph is not None
 
-    async def start(self, name: str, served: Served) -> None:
-        """Serve the instances of a kind by this graph from now on."""
+    async def start(self, name: str, graph: Graph, definition: Object) -> None:
+        """Serve the instances of a definition by this graph from now on."""
+        async with self._changing:  # nobody closes the views that this one opens
+            await self._start(name, await serve(graph, definition, self._world.views))
+
+    async def hold(self, name: str, resource: Resource, definition: Object) -> None:
+        """Hold the instances of a definition that has no graph: they stay as they are, and those that are to go can go."""
+        async with self._changing:
+            await self._start(name, Served(None, resource, labels.instance_labels(definition), {}))
+
+    async def _start(self, name: str, served: Served) -> None:
         kind = self._kinds.get(name)
         if kind is not None and kind.instances.served.resource == served.resource:
             kind.instances.served = served
@@ -76,7 +88,7 @@ class KindsServed:
                 kind.controller.queue.add(Key(record.namespace, record.name))
             self._close_views()
             return
-        await self.stop(name)
+        await self._stop(name)
         resource = served.resource
         informer = self._informers.open(resource)
         view = View(resource, informer, records.plain)
@@ -96,6 +108,10 @@ class KindsServed:
 
     async def stop(self, name: str) -> None:
         """Serve a kind no longer."""
+        async with self._changing:
+            await self._stop(name)
+
+    async def _stop(self, name: str) -> None:
         kind = self._kinds.pop(name, None)
         if kind is None:
             return
