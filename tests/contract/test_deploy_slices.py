@@ -68,7 +68,10 @@ def test_an_example_names_its_identity_and_known_settings() -> None:
     assert [each["metadata"]["name"] for each in accounts] == [ACCOUNT]
     identity = accounts[0]["metadata"]["annotations"]["iam.gke.io/gcp-service-account"]
     assert identity == "tpu-provisioner@example-project.iam.gserviceaccount.com"
-    given = dict(line.split("=", 1) for line in (EXAMPLE / "settings.env").read_text().splitlines())
+    lines = (EXAMPLE / "settings.env").read_text().splitlines()
+    given = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    offered = dict(line[1:].split("=", 1) for line in lines if line.startswith("#") and "=" in line)
+    assert set(offered) <= set(settings.variables().values())
     assert set(given) <= set(settings.variables().values())
     read = settings.read(given)
     assert (read.project, read.cluster, read.location, read.zones) == (
