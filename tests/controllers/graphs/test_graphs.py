@@ -383,3 +383,60 @@ def test_mistake_is_told_once_and_not_tried_again() -> None:
         assert await data(stage) == {"value": "2"}
 
     on_stage(main)
+
+
+def test_kind_that_a_graph_no_longer_has_is_taken_away() -> None:
+    async def main(stage: Stage) -> None:
+        other = """
+  - id: secret
+    template: {apiVersion: v1, kind: Secret, metadata: {name: "${schema.metadata.name}"}}
+"""
+        await stage.apply(BOX.rstrip() + other)
+        await stage.apply(A_BOX)
+        assert not await stage.twin.gone(f"{CORE}/secrets/a")
+        await stage.apply(BOX)
+        assert await stage.twin.gone(f"{CORE}/secrets/a")
+        kinds = (await stage.get(f"{BOXES}/a"))["metadata"]["annotations"]["applyset.kubernetes.io/contains-group-kinds"]
+        assert kinds == "ConfigMap"
+        assert await data(stage) == {"value": "first"}
+
+    on_stage(main)
+
+
+def test_instance_in_a_group_of_its_own() -> None:
+    async def main(stage: Stage) -> None:
+        await stage.apply(BOX.replace("    kind: Box", "    kind: Box\n    group: example.com"))
+        await stage.apply("{apiVersion: example.com/v1alpha1, kind: Box, metadata: {name: a}}")
+        found = await stage.get("/apis/example.com/v1alpha1/namespaces/default/boxes/a")
+        assert found["status"]["state"] == "ACTIVE"
+        labels = (await stage.get(f"{CORE}/configmaps/a"))["metadata"]["labels"]
+        assert labels["kro.run/instance-group"] == "example.com"
+
+    on_stage(main)
+
+
+CONDITIONS = BOX.replace(
+    "    spec: {value: string | default=first}",
+    """    spec: {value: string | default=first}
+    status:
+      conditions:
+      - "${runtime.newCondition({type: 'Filled', status: 'True', reason: 'Content', message: child.data.value})}"
+""",
+)
+
+
+def test_conditions_of_the_author_stand_alone() -> None:
+    async def main(stage: Stage) -> None:
+        await stage.apply(CONDITIONS)
+        accepted = await stage.condition(f"{GRAPHS}/box", "GraphAccepted")
+        assert accepted["status"] == "True", accepted["message"]
+        await stage.apply(A_BOX)
+        found = await stage.get(f"{BOXES}/a")
+        assert [item["type"] for item in found["status"]["conditions"]] == ["Filled"]
+        assert found["status"]["conditions"][0]["message"] == "first"
+        assert found["status"]["state"] == "ACTIVE"
+        before = len(stage.transport.writes)
+        await stage.settle(60)
+        assert stage.transport.writes[before:] == []
+
+    on_stage(main)
