@@ -99,6 +99,8 @@ def test_shares_and_what_is_left_make_up_everything() -> None:
     queues = named(made(COHORT), "ClusterQueue")
     chips = {name: quotas(queue)["v4-16"]["google.com/tpu"] for name, queue in queues.items()}
     assert chips == {"research": 16, "product": 8, "slices-rest": 8}
+    spot = {name: quotas(queue)["v4-16-spot"]["google.com/tpu"] for name, queue in queues.items()}
+    assert spot == {"research": 0, "product": 0, "slices-rest": 16}
     [limits] = [each for each in queues["product"]["spec"]["resourceGroups"][0]["flavors"] if each["name"] == "v4-16"]
     assert limits["resources"][0]["borrowingLimit"] == 8
     assert {queue["spec"]["cohortName"] for queue in queues.values()} == {"slices"}

@@ -114,7 +114,7 @@ def apply(file: Path, skipped: tuple[str, ...], twin: bool, yes: bool, output: s
 @options.output("table", "json", "yaml", "name")
 def show_environment(file: Path, twin: bool, output: str) -> int:
     """Show what each stage has made."""
-    site = _site(_read(file), twin=twin)
+    site = _site(read_environment(file), twin=twin)
     rows: list[tuple[object, ...]] = []
     data: list[dict[str, Any]] = []
     names: list[str] = []
@@ -133,7 +133,7 @@ def show_environment(file: Path, twin: bool, output: str) -> int:
 @options.quiet
 def destroy(file: Path, twin: bool, yes: bool) -> int:
     """Remove the environment, last stage first. A person confirms by its name."""
-    site = _site(_read(file), twin=twin)
+    site = _site(read_environment(file), twin=twin)
     name = site.environment.metadata.name
     if not yes:
         _confirm_by_name(name)
@@ -191,7 +191,8 @@ class _Stages:
         self._end(*error)
 
 
-def _read(file: Path) -> Environment:
+def read_environment(file: Path) -> Environment:
+    """The one Environment of a file."""
     from sliceworks.base import yamls
     from sliceworks.specs import documents
     from sliceworks.specs.environment import Environment
@@ -207,7 +208,7 @@ def _checked(file: Path, skipped: tuple[str, ...]) -> tuple[Environment, list[tu
     from sliceworks.base import yamls
     from sliceworks.infra import checks
 
-    environment = _read(file)
+    environment = read_environment(file)
     [document] = [each for each in yamls.load_path(file) if each.data.get("kind") == "Environment"]
     return environment, [(each, document.place(*each.path)) for each in checks.check(environment, skipped)]
 

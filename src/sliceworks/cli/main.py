@@ -26,6 +26,7 @@ ENTRIES = {
     "graph": Entry("sliceworks.cli.graph:graph", "Check, render, compare and draw resource graphs."),
     "accelerators": Entry("sliceworks.cli.accelerators:accelerators", "Look up TPU slices and GPU machines."),
     "controller": Entry("sliceworks.cli.controller:controller", "Run what works in a cluster: the controllers."),
+    "queues": Entry("sliceworks.cli.queues:queues", "Give teams their queues, and see who waits."),
     "slices": Entry("sliceworks.cli.slices:slices", "See and drain the slices of a cluster."),
     "completion": Entry("sliceworks.cli.completion:completion", "Print the completion script of a shell."),
 }

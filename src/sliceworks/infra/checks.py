@@ -142,7 +142,7 @@ def _names(environment: Environment) -> Iterator[Finding]:
 def _shares(environment: Environment) -> Iterator[Finding]:
     """Shares of teams in types that the environment has, and only where each team has a queue of its own."""
     spec = environment.spec
-    known = {pool.type for pool in spec.pools.tpu.values()}
+    known = {f"{pool.type}-spot" if pool.spot else pool.type for pool in spec.pools.tpu.values()}
     for team, entry in spec.teams.items():
         if entry.shares and spec.queues.sharing == "one-queue":
             yield Finding(

@@ -53,7 +53,7 @@ def _cluster_queues(spec: EnvironmentSpec, found: list[Flavor]) -> list[Object]:
     queues = []
     left = {flavor.name: flavor.chips for flavor in found}
     for name, team in spec.teams.items():
-        quotas = {flavor.name: _quota(team.shares.get(flavor.type)) for flavor in found}
+        quotas = {flavor.name: _quota(team.shares.get(flavor.name)) for flavor in found}
         for flavor in left:
             left[flavor] -= quotas[flavor]["nominalQuota"]
         queues.append(_cluster_queue(spec, name, found, quotas, {"cpu": "0", "memory": "0"}))
