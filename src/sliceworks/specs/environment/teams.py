@@ -28,7 +28,9 @@ class Team(Spec):
     members: list[Member] = Field(default_factory=list)
     service_account: Name | None = Field(default=None, description="The Kubernetes service account of its jobs.")
     identity: AccountName | None = Field(default=None, description="The workload identity that its jobs act as.")
-    shares: dict[str, Share] = Field(default_factory=dict, description="By accelerator type, `v4-16` or `v4-16-spot`; only with a cohort.")
+    shares: dict[str, Share] = Field(
+        default_factory=dict, description="By accelerator type, `v4-16` or `v4-16-spot`; only with a cohort."
+    )
     most_jobs: Natural | None = Field(default=None, description="How many JobSets the namespace may hold.")
 
 
