@@ -56,6 +56,26 @@ def test_pods_are_found_by_owner_node_and_namespace() -> None:
     assert pods.nodes() == []
 
 
+def test_pods_are_found_by_labels_that_come_and_go() -> None:
+    pods, wanted = Pods(), from_labels({"app": "x"})
+
+    def names() -> list[str]:
+        return [each.name for each in pods.matching("ns", wanted)]
+
+    pods.observe(change("ADDED", pod_object("a", metadata={"labels": {"app": "x"}})))
+    assert names() == ["a"]
+    pods.observe(change("ADDED", pod_object("b", metadata={"labels": {"app": "x", "tier": "back"}})))
+    pods.observe(change("ADDED", pod_object("c", metadata={"labels": {"app": "y"}})))
+    assert names() == ["a", "b"]
+    assert [each.name for each in pods.matching("ns", parse_labels("app=x,tier"))] == ["b"]
+    assert [each.name for each in pods.matching("ns", parse_labels("app notin (x)"))] == ["c"]
+    pods.observe(change("MODIFIED", pod_object("a", metadata={"labels": {"app": "y"}})))
+    pods.observe(change("MODIFIED", pod_object("c", metadata={"labels": {"app": "x"}})))
+    pods.observe(change("DELETED", pod_object("b")))
+    assert names() == ["c"]
+    assert not pods.matching("other", wanted)
+
+
 def test_selectors_are_found_by_labels() -> None:
     selecting = Selecting()
     selecting.put("ns", "a", from_labels({"app": "x", "tier": "front"}))

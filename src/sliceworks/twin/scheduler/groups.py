@@ -160,8 +160,12 @@ class Group:
             heap = self._heaps[taste] = []
         heappush(heap, entry)
         if len(heap) > 64 + 4 * len(self.fitting):
-            heap[:] = [each for each in heap if self.fitting.get(each[3]) is each]
-            heapify(heap)
+            self._cleared(heap)
+
+    def _cleared(self, heap: list[Entry]) -> None:
+        """Drop what no longer holds."""
+        heap[:] = [each for each in heap if self.fitting.get(each[3]) is each]
+        heapify(heap)
 
     def best(self) -> Node | None:
         """The node that suits best; among equals chance decides."""
@@ -191,7 +195,10 @@ class Group:
     def some(self) -> Iterator[tuple[Node, int, Taste]]:
         """All nodes that fit, with score and taste, the better ones roughly first."""
         fitting = self.fitting
-        for taste, heap in self._filled().items():
+        heaps = self._filled()
+        for taste, heap in heaps.items():
+            if len(heaps) == 1 and len(heap) > 64 + len(fitting) * 5 // 4:
+                self._cleared(heap)
             for entry in heap:
                 if fitting.get(entry[3]) is entry:
                     yield entry[3], -entry[0], taste

@@ -71,8 +71,7 @@ class Disruption(Controller[Key]):
         selector = selector_of(change.obj)
         if self._selectors.get(*key) != selector:
             self._selectors.put(*key, selector)
-            pods = self._pods.of(change.namespace)
-            self._members[key] = {pod.name: None for pod in pods if selector.matches(pod.labels)}
+            self._members[key] = {pod.name: None for pod in self._pods.matching(change.namespace, selector)}
         self.queue.add(key)
 
     def _move(self, pod: Pod, *, there: bool = True) -> None:

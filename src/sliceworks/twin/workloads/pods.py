@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from sliceworks.kube.selectors import LabelSelector
     from sliceworks.twin.controllers.loop import Change
 
+P = TypeVar("P", str, tuple[str, str])
 PODS = "/pods"
 ENDED = frozenset({"Succeeded", "Failed"})
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -77,6 +79,8 @@ class Pods:
         self._owned: dict[str, dict[str, Pod]] = {}
         self._orphans: dict[str, dict[str, Pod]] = {}
         self._placed: dict[str, dict[str, Pod]] = {}
+        self._labelled: dict[str, dict[tuple[str, str], dict[str, Pod]]] = {}
+        """By each label that somebody has asked for: the pods of a namespace by its value."""
         self.before: Pod | None = None
         """The pod of the change that is being told of, as it was; None when it is new."""
         self.after: Pod | None = None
@@ -105,6 +109,24 @@ class Pods:
         """The names of nodes that have a pod, whether they exist or not."""
         return list(self._placed)
 
+    def matching(self, namespace: str, selector: LabelSelector) -> Iterable[Pod]:
+        """The pods of a namespace that a selector selects."""
+        exact = next((each for each in selector.requirements if each.operator in ("=", "==", "in") and len(each.values) == 1), None)
+        found = self.of(namespace) if exact is None else self._with(exact.key, namespace, exact.values[0])
+        return [pod for pod in found if selector.matches(pod.labels)]
+
+    def _with(self, label: str, namespace: str, value: str) -> Iterable[Pod]:
+        if label not in self._labelled:
+            self._labelled[label] = {}
+            for pod in self.everywhere():
+                self._note(label, pod)
+        return self._labelled[label].get((namespace, value), _NONE).values()
+
+    def _note(self, label: str, pod: Pod) -> None:
+        value = pod.labels.get(label)
+        if value is not None:
+            self._labelled[label].setdefault((pod.namespace, value), {})[pod.name] = pod
+
     def everywhere(self) -> Iterable[Pod]:
         """All of them."""
         return (pod for pods in self._all.values() for pod in pods.values())
@@ -125,6 +147,8 @@ class Pods:
             _put(self._orphans, pod.namespace, pod.name, pod)
         if pod.node:
             _put(self._placed, pod.node, f"{pod.namespace}/{pod.name}", pod)
+        for label in self._labelled:
+            self._note(label, pod)
 
     def _take(self, pod: Pod) -> None:
         _take(self._all, pod.namespace, pod.name)
@@ -134,13 +158,16 @@ class Pods:
             _take(self._orphans, pod.namespace, pod.name)
         if pod.node:
             _take(self._placed, pod.node, f"{pod.namespace}/{pod.name}")
+        for label, found in self._labelled.items():
+            if label in pod.labels:
+                _take(found, (pod.namespace, pod.labels[label]), pod.name)
 
 
 _NONE: dict[str, Pod] = {}
 
 
 def _same_place(before: Pod, after: Pod) -> bool:
-    return before.owner == after.owner and before.node == after.node
+    return before.owner == after.owner and before.node == after.node and before.labels == after.labels
 
 
 def _put(places: dict[str, dict[str, Pod]], place: str, key: str, pod: Pod) -> None:
@@ -150,7 +177,7 @@ def _put(places: dict[str, dict[str, Pod]], place: str, key: str, pod: Pod) -> N
     found[key] = pod
 
 
-def _take(places: dict[str, dict[str, Pod]], place: str, key: str) -> None:
+def _take(places: dict[P, dict[str, Pod]], place: P, key: str) -> None:
     found = places.get(place)
     if found is not None and found.pop(key, None) is not None and not found:
         del places[place]

@@ -66,8 +66,8 @@ class EndpointSlices(Controller[Key]):
             self._members.pop(key, None)
         elif self._selectors.get(*key) != selector:
             self._selectors.put(*key, selector)
-            pods = self._pods.of(change.namespace)
-            self._members[key] = {pod.name: None for pod in pods if pod.ips and selector.matches(pod.labels)}
+            pods = self._pods.matching(change.namespace, selector)
+            self._members[key] = {pod.name: None for pod in pods if pod.ips}
         self.queue.add(key)
 
     def _observe_slice(self, change: Change) -> None:

@@ -51,6 +51,7 @@ class NodeLifecycle(Controller[str]):
         self._recorder = Recorder(world, self._user, "node-controller")
         self._seen: dict[str, Seen] = {}
         self._zones: dict[str, dict[str, bool]] = {}
+        self._well: set[str] = set()
         self._paced: dict[str, float] = {}
         self._gone: dict[str, str] = {}
         self._calm = True
@@ -67,6 +68,7 @@ class NodeLifecycle(Controller[str]):
             seen = self._seen.pop(name, None)
             if seen is not None:
                 self._zones.get(seen.zone, {}).pop(name, None)
+                self._well.discard(name)
                 self._gone[name] = seen.uid
             self.queue.add(name)
             return
@@ -78,6 +80,7 @@ class NodeLifecycle(Controller[str]):
             seen.at = clock.loop_time()
         seen.heartbeat, seen.ready = found.get("lastHeartbeatTime", ""), found.get("status", "")
         self._zones.setdefault(seen.zone, {})[name] = seen.ready == "True"
+        (self._well.add if seen.ready == "True" else self._well.discard)(name)
         self.queue.add(name)
 
     def _observe_lease(self, name: str, lease: Obj) -> None:
@@ -150,12 +153,11 @@ class NodeLifecycle(Controller[str]):
     async def _drive_away(self, key: str, seen: Seen, node: Obj) -> None:
         """Taint a node so that its pods leave, at a pace that spares a zone that is unwell as a whole."""
         taint = {"False": health.NOT_READY, "Unknown": health.UNREACHABLE}.get(health.readiness(node), "")
-        some_are_well = any(well for zone in self._zones.values() for well in zone.values())
-        if taint and not some_are_well:
+        if taint and not self._well:
             # When no node is well at all, it is more likely us who cannot hear them.
             taint = ""
             self._calm = False
-        elif some_are_well and not self._calm:
+        elif self._well and not self._calm:
             self._calm = True
             for name, other in self._seen.items():
                 other.at = clock.loop_time()
