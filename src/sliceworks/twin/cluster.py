@@ -142,10 +142,13 @@ class Cluster:
         self.nodes = await embedded_nodes(self.as_user, self.store, self._runtime).__aenter__()
 
     async def _start_cloud(self) -> None:
+        from sliceworks.twin.admission import extended_resources
         from sliceworks.twin.cloud.embedded import control, embedded_cloud
 
         self.cloud = await embedded_cloud(self.store, self.as_user, self.token, authority=self._authority).__aenter__()
         self.api.debug["debug/twin/cloud"] = control(self.cloud)
+        # Once the cloud has a cluster, this is one of GKE's.
+        extended_resources.install(self.core.webhooks, lambda: self.store.count("cloud.container/clusters") > 0)
 
     async def __aexit__(self, *_: object) -> None:
         await self.cloud.__aexit__()
