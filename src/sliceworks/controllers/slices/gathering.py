@@ -27,7 +27,7 @@ def limit_of(jobset: JobSetView, settings: Settings) -> float:
 
 def hold(waiting: Mapping[Ref, list[Demand]], world: World, settings: Settings, decision: Decision) -> set[Ref]:
     """Suspend the JobSets that have some of their slices and could not have the rest in time; returns which."""
-    had = {pool.jobset for pool in world.pools.values() if pool.ours and pool.status in _HAD}
+    had = {pool.jobset for pool in world.pools.values() if pool.ours and pool.status in _HAD} if waiting else set()
     held: set[Ref] = set()
     for ref, demands in waiting.items():
         jobset = demands[0].jobset

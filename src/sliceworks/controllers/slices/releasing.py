@@ -28,7 +28,11 @@ def release(world: World, settings: Settings, decision: Decision) -> set[str]:
     """Give back what is not needed; returns the pools that are going now."""
     kept = {workload.jobset for workload in world.workloads if waits_for_check(workload, world)}
     going: set[str] = set()
+    steady = {ref: jobset.jobs for ref, jobset in world.jobsets.items() if _is_steady(jobset)}
     for pool in world.pools.values():
+        # Most pools are in use, and there may be thousands of them.
+        if pool.job.name in steady.get(pool.jobset, ()) and world.guest(pool) is None:
+            continue
         if not pool.ours or not pool.jobset.name or pool.status == "STOPPING" or world.busy.get(pool.name) == "delete":
             continue
         user, job = _user(pool, world)
@@ -44,6 +48,11 @@ def release(world: World, settings: Settings, decision: Decision) -> set[str]:
         about = jobset.subject if jobset is not None else gone_jobset(user)
         decision.actions.append(Delete(pool.name, found.why, about, cancel=pool.status == "PROVISIONING"))
     return going
+
+
+def _is_steady(jobset: JobSetView) -> bool:
+    """Whether a JobSet goes on, so that none of its Jobs gives anything back."""
+    return not (jobset.deleting or jobset.ended or jobset.drained or jobset.suspended)
 
 
 def _user(pool: Pool, world: World) -> tuple[Ref, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha1
 from typing import TYPE_CHECKING, Literal
 
@@ -59,10 +60,14 @@ class Steps:
         self._world, self._settings, self._decision, self._going = world, settings, decision, going
         self._memories: dict[Ref, Memory] = {}
         self._created = 0
-        self._by_job: dict[Ref, list[Pool]] = {}
-        for pool in world.pools.values():
+
+    @cached_property
+    def _by_job(self) -> dict[Ref, list[Pool]]:
+        found: dict[Ref, list[Pool]] = {}
+        for pool in self._world.pools.values():
             if pool.ours and pool.job.name:
-                self._by_job.setdefault(pool.job, []).append(pool)
+                found.setdefault(pool.job, []).append(pool)
+        return found
 
     def pool_of(self, demand: Demand) -> Pool | None:
         """The pool of a Job: one that works and fits before others, and none on which another JobSet's Job sits."""

@@ -38,7 +38,7 @@ def exchanges(wanted: Iterable[Demand], world: World, decision: Decision) -> Ite
     for demand in wanted:
         if demand.workload is None and not isinstance(demand.ask, Problem):
             groups.setdefault((demand.jobset.ref, _stem(demand.job.name)), _Group()).waiting.append(demand)
-    for pool in world.pools.values():
+    for pool in world.pools.values() if groups else ():
         own = pool.ours and world.guest(pool) is None
         group = groups.get((pool.jobset, _stem(pool.job.name))) if own else None
         if group is not None:
