@@ -117,21 +117,23 @@ class GraphLoad:
                 body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, "spec": spec or {}}
                 await self.client.create(body, resource=resource)
 
-        listed = await self.client.list(resource, "bench")
         began = clock.loop_time()
-        watching = asyncio.create_task(self._all_active(resource, set(names), listed.resource_version))
+        watching = asyncio.create_task(self._all_active(resource, set(names)))
         await asyncio.gather(*(one(name) for name in names))
         async with asyncio.timeout(_PATIENCE):
             await watching
         return clock.loop_time() - began
 
-    async def _all_active(self, resource: Resource, waited: set[str], version: str) -> None:
-        async with aclosing(self.client.watch(resource, "bench", resource_version=version, timeout_seconds=3600)) as events:
-            async for event in events:
-                if (event.object.get("status") or {}).get("state") == "ACTIVE":
-                    waited.discard(event.object["metadata"]["name"])
-                    if not waited:
-                        return
+    async def _all_active(self, resource: Resource, waited: set[str]) -> None:
+        """Wait for all of them. A server may end a watch at any time: then they are listed anew."""
+        while waited:
+            listed = await self.client.list(resource, "bench")
+            waited -= {_name(item) for item in listed.items if _active(item)}
+            watch = self.client.watch(resource, "bench", resource_version=listed.resource_version, timeout_seconds=3600)
+            async with aclosing(watch) as events:
+                while waited and (event := await anext(events, None)) is not None:
+                    if _active(event.object):
+                        waited.discard(_name(event.object))
 
     async def calls(self, *plurals: str) -> Calls:
         """Requests that the server has answered so far about these kinds and their objects."""
@@ -151,3 +153,11 @@ class GraphLoad:
     async def close(self) -> None:
         """Let go."""
         await self.client.close()
+
+
+def _active(instance: Object) -> bool:
+    return bool((instance.get("status") or {}).get("state") == "ACTIVE")
+
+
+def _name(instance: Object) -> str:
+    return str(instance["metadata"]["name"])
