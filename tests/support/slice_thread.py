@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
     from sliceworks.controllers.slices.settings import Settings
+    from sliceworks.kube.client import Client
 
 Obj = dict[str, Any]
 _SECONDS = {"createNodePool": 0.2, "boot": 0.2, "deleteNodePool": 0.2, "giveUp": 0.2}
@@ -44,6 +45,8 @@ class SliceThread:
         self.loop: asyncio.AbstractEventLoop
         self.cloud: Any
         self.container: Container
+        self._client: Client
+        self._work: asyncio.Task[None]
 
     def start(self) -> None:
         self._thread.start()
@@ -78,6 +81,26 @@ class SliceThread:
         finally:
             self.do(end(name))
 
+    def restart(self) -> None:
+        """The controller dies where it is, and another takes its place."""
+
+        async def both() -> None:
+            await self._kill()
+            await self._start()
+
+        self.do(both())
+
+    async def _start(self) -> None:
+        controller = SlicesController(self._client, self.container, self._settings)
+        self._work = asyncio.create_task(controller.run())
+        while not controller.ready and not self._work.done():
+            await clock.sleep(0.02)
+
+    async def _kill(self) -> None:
+        assert not self._work.done(), f"the controller ended: {self._work}"
+        self._work.cancel()
+        await asyncio.gather(self._work, return_exceptions=True)
+
     def _run(self) -> None:
         try:
             clock.run(self._main())
@@ -97,16 +120,11 @@ class SliceThread:
             self.cloud.services["container"].configure({"clusters": [names], "seconds": _SECONDS})
             session = Session(credentials=Token(_TOKEN), transport=InProcess(self.cloud.handle))
             self.container = Container(session, PROJECT, LOCATION, CLUSTER, prefix="/container")
-            controller = SlicesController(client, self.container, self._settings)
-            work = asyncio.create_task(controller.run())
-            while not controller.ready and not work.done():
-                await clock.sleep(0.02)
+            self._client = client
+            await self._start()
             self._ready.set()
-            await asyncio.wait([work, asyncio.create_task(self._over.wait())], return_when=asyncio.FIRST_COMPLETED)
-            over = not work.done()
-            work.cancel()
-            done = await asyncio.gather(work, return_exceptions=True)
-            assert over, f"the controller ended: {done}"
+            await self._over.wait()
+            await self._kill()
         await clock.sleep(0.3)  # TLS connections take a moment to close
 
 

@@ -124,3 +124,29 @@ def test_what_cannot_be_is_told_and_others_go_on(case: Case) -> None:
     for name in ("wrong", "right"):
         case.api.delete(f"{GROUP}/namespaces/{case.ns}/jobsets/{name}").ok()
     case.until_gone()
+
+
+def test_a_controller_that_dies_is_replaced_without_a_trace(case: Case) -> None:
+    case.create(replicas=3, topology="2x2x1", pods=1, seconds=600)
+    case.until(case.pools, "a pool is asked for")
+    case.slices.restart()
+    case.until_running(3)
+    names = {pool["name"] for pool in case.pools()}
+    assert len(names) == 3
+    case.slices.restart()
+    case.api.delete(f"{GROUP}/namespaces/{case.ns}/jobsets/js").ok()
+    case.until(lambda: any(pool["status"] == "STOPPING" for pool in case.pools()) or not case.pools(), "a pool goes")
+    case.slices.restart()
+    case.until_gone()
+
+
+def test_a_suspended_jobset_is_drained_and_comes_back(case: Case) -> None:
+    case.create(replicas=1, seconds=600, failurePolicy={"maxRestarts": 5})
+    case.until_running(2)
+    path = f"{GROUP}/namespaces/{case.ns}/jobsets/js"
+    case.api.patch(path, {"spec": {"suspend": True}, "metadata": {"annotations": {"slices.sliceworks.dev/drain": "true"}}}).ok()
+    case.until_gone()
+    case.api.patch(path, {"spec": {"suspend": False}, "metadata": {"annotations": {"slices.sliceworks.dev/drain": None}}}).ok()
+    case.until_running(2)
+    case.api.delete(path).ok()
+    case.until_gone()
