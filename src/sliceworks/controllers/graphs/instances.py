@@ -240,7 +240,7 @@ class Instances:
         set_id = applyset.set_id(_identity(self.served, key))
         members = (member for view in self.served.own_views for member in view.members(set_id))
         looked = (item.version for item in self._looked_up(key))
-        return (id(self.served), record.version, *((member.uid, member.version) for member in members), *looked)
+        return (self.served, record.version, *((member.uid, member.version) for member in members), *looked)
 
     def _looked_up(self, key: Key) -> list[Record]:
         found: list[Record] = []
