@@ -27,6 +27,7 @@ ENTRIES = {
     "accelerators": Entry("sliceworks.cli.accelerators:accelerators", "Look up TPU slices and GPU machines."),
     "controller": Entry("sliceworks.cli.controller:controller", "Run what works in a cluster: the controllers."),
     "queues": Entry("sliceworks.cli.queues:queues", "Give teams their queues, and see who waits."),
+    "train": Entry("sliceworks.cli.train:train", "Submit training jobs, and see how they stand."),
     "slices": Entry("sliceworks.cli.slices:slices", "See and drain the slices of a cluster."),
     "completion": Entry("sliceworks.cli.completion:completion", "Print the completion script of a shell."),
 }

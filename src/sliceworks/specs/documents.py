@@ -11,11 +11,12 @@ from sliceworks.base.errors import InvalidDocument
 from sliceworks.specs.environment import Environment
 from sliceworks.specs.model import API_VERSION, GROUP
 from sliceworks.specs.scenario import Scenario
+from sliceworks.specs.training import TrainingJob
 
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
 
-KINDS: dict[str, type[BaseModel]] = {"Environment": Environment, "Scenario": Scenario}
+KINDS: dict[str, type[BaseModel]] = {"Environment": Environment, "Scenario": Scenario, "TrainingJob": TrainingJob}
 
 
 def is_ours(document: Document) -> bool:

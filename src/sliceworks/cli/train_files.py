@@ -1,0 +1,64 @@
+"""A TrainingJob from its file: checked whole, with the script that it names, and ready to be sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base.errors import InvalidDocument
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sliceworks.base.yamls import Document
+    from sliceworks.specs.training import TrainingJob
+    from sliceworks.training.shapes import Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a file asks for."""
+
+    job: TrainingJob
+    ask: Ask
+    script: str
+    document: Document
+
+    def jobset(self, namespace: str = "") -> dict[str, Any]:
+        """The JobSet, in a namespace or in the document's own."""
+        from sliceworks.training.compile import jobset
+
+        return jobset(self.job, namespace=namespace, script=self.script)
+
+
+def read(file: Path) -> Submission:
+    """The one TrainingJob of a file, with which nothing is wrong; the first finding is raised."""
+    from sliceworks.base import yamls
+    from sliceworks.specs import documents
+    from sliceworks.specs.training import TrainingJob
+    from sliceworks.training.checks import check
+    from sliceworks.training.shapes import ask
+
+    loaded = yamls.load_path(file)
+    if len(loaded) != 1:
+        raise InvalidDocument(f"has {len(loaded)} documents, one TrainingJob is wanted", place=str(file))
+    [document] = loaded
+    job = documents.read(document)
+    if not isinstance(job, TrainingJob):
+        raise InvalidDocument(f"is a {document.data['kind']}, a TrainingJob is wanted", place=document.place("kind"))
+    script = _script(job, document, file)
+    for finding in check(job, script):
+        raise InvalidDocument(finding.problem, place=document.place(*finding.path), hint=finding.remedy)
+    return Submission(job, ask(job.spec.slices), script, document)
+
+
+def _script(job: TrainingJob, document: Document, file: Path) -> str:
+    if not job.spec.script:
+        return ""
+    folder = file if file.is_dir() else file.parent
+    try:
+        return (folder / job.spec.script).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        place = document.place("spec", "script")
+        raise InvalidDocument(f"script {job.spec.script}: {reason}", place=place, hint=f"it is looked for in {folder}") from error

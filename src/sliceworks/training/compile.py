@@ -1,0 +1,55 @@
+"""A TrainingJob turned into one JobSet: a Job for each slice, a pod for each host, and the helpers beside them. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.specs.training import SLICE
+from sliceworks.training import failures, helpers, pods
+from sliceworks.training.shapes import Ask, ask
+
+if TYPE_CHECKING:
+    from sliceworks.specs.training import TrainingJob
+
+Object = dict[str, Any]
+TYPE = "sliceworks.dev/type"
+QUEUE = "kueue.x-k8s.io/queue-name"
+PRIORITY = "kueue.x-k8s.io/priority-class"
+_EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
+
+
+def jobset(job: TrainingJob, *, namespace: str = "", script: str = "") -> Object:
+    """The JobSet. `script` is the text of the document's script; Kueue itself suspends and starts it."""
+    asked, spec = ask(job.spec.slices), job.spec
+    place = namespace or job.metadata.namespace
+    labels = {**job.metadata.labels, TYPE: asked.shape.type_name, QUEUE: spec.queue}
+    if spec.priority:
+        labels[PRIORITY] = spec.priority
+    metadata: Object = {"name": job.metadata.name, **({"namespace": place} if place else {}), "labels": labels}
+    if job.metadata.annotations:
+        metadata["annotations"] = dict(job.metadata.annotations)
+    beside = helpers.replicated_jobs(job)
+    found: Object = {}
+    if asked.joined:
+        found["coordinator"] = {"replicatedJob": SLICE, "jobIndex": 0, "podIndex": 0}
+    if beside:
+        found["successPolicy"] = {"operator": "All", "targetReplicatedJobs": [SLICE]}
+    found["failurePolicy"] = failures.of_job(spec)
+    if spec.time_to_live is not None:
+        found["ttlSecondsAfterFinished"] = int(spec.time_to_live)
+    found["replicatedJobs"] = [_slices(job, asked, script), *beside]
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": found}
+
+
+def _slices(job: TrainingJob, asked: Ask, script: str) -> Object:
+    """One Job for each slice. Only slices of several hosts have node pools of their own, which nobody else may share."""
+    hosts = asked.shape.hosts
+    spec: Object = {"parallelism": hosts, "completions": hosts, "completionMode": "Indexed", "backoffLimit": 0}
+    if job.spec.deadline is not None:
+        spec["activeDeadlineSeconds"] = int(job.spec.deadline)
+    policy = failures.of_pods(job.spec, pods.CONTAINER)
+    if policy:
+        spec["podFailurePolicy"] = policy
+    spec["template"] = pods.template(job, asked, script)
+    exclusive = {"metadata": {"annotations": dict(_EXCLUSIVE)}} if asked.shape.multi_host else {}
+    return {"name": SLICE, "replicas": asked.count, "template": {**exclusive, "spec": spec}}

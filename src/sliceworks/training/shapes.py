@@ -1,0 +1,79 @@
+"""What a job asks for, by the catalogue: its type, hosts and chips, the nodes that have them, and what an hour costs. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sliceworks import catalog
+from sliceworks.catalog import prices
+
+if TYPE_CHECKING:
+    from sliceworks.catalog.prices import Price
+    from sliceworks.specs.training import Slices
+
+Object = dict[str, Any]
+SPOT = "cloud.google.com/gke-spot"
+_RESERVATION = "cloud.google.com/reservation-name"
+_COUNT = "cloud.google.com/gke-accelerator-count"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """So many of one accelerator, with one kind of capacity."""
+
+    shape: catalog.Accelerator
+    count: int
+    capacity: str
+    reservation: str = ""
+
+    @property
+    def is_tpu(self) -> bool:
+        return self.shape.kind == "tpu"
+
+    @property
+    def hosts(self) -> int:
+        """Hosts of all slices together: the processes of the program."""
+        return self.shape.hosts * self.count
+
+    @property
+    def chips(self) -> int:
+        return self.shape.chips * self.count
+
+    @property
+    def joined(self) -> bool:
+        """Whether several hosts work as one, and so talk to each other."""
+        return self.hosts > 1
+
+    @property
+    def price(self) -> Price | None:
+        """USD an hour in the region where prices are known best; None when no source tells."""
+        found = prices.price(self.shape, prices.region_for(self.shape), self.capacity)
+        return found.times(self.count) if found else None
+
+    def selector(self) -> dict[str, str]:
+        """The labels of its nodes. How many chips a node has is named only where one topology has two kinds of machines."""
+        found = self.shape.node_labels()
+        if not (isinstance(self.shape, catalog.Slice) and len(self.shape.generation.machines_for(self.shape.axes)) > 1):
+            found.pop(_COUNT, None)
+        if self.capacity == "spot":
+            found[SPOT] = "true"
+        elif self.reservation:
+            found[_RESERVATION] = self.reservation
+        return found
+
+    def tolerations(self) -> list[Object]:
+        """What its nodes keep other pods away with."""
+        found: list[Object] = [{"key": self.shape.resource, "operator": "Exists", "effect": "NoSchedule"}]
+        if self.capacity == "spot":
+            found.append({"key": SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
+        return found
+
+
+def ask(slices: Slices) -> Ask:
+    """What the document asks for; raises UnknownAccelerator or WrongShape with the closest that there is."""
+    if slices.accelerator:
+        shape: catalog.Accelerator = catalog.slice_for(slices.accelerator, slices.topology, slices.chips_per_host)
+    else:
+        shape = catalog.find(slices.type, slices.topology or None, slices.chips_per_host)
+    return Ask(shape, slices.count, slices.capacity, slices.reservation)
