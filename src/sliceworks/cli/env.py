@@ -8,29 +8,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base import progress
-from sliceworks.base.errors import InvalidDocument, UsageError
+from sliceworks.base.errors import UsageError
 from sliceworks.cli import options
+from sliceworks.cli.env_init import init
+from sliceworks.cli.env_resize import resize
+from sliceworks.cli.env_sites import (
+    Stages,
+    checked,
+    file_option,
+    read_environment,
+    site_of,
+    skip_option,
+    sound,
+    table_of,
+    twin_option,
+)
 from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sliceworks.infra.environments import Site
     from sliceworks.infra.stages import Stage
     from sliceworks.infra.terraform import Change
     from sliceworks.specs.environment import Environment
-
-_SIGNS = {"create": "+", "update": "~", "delete": "-", "replace": "±", "read": "?", "noop": " "}
-_file = click.option(
-    "-f",
-    "--file",
-    type=click.Path(exists=True, path_type=Path),
-    default=Path("environment.yaml"),
-    show_default=True,
-    help="The Environment document.",
-)
-_twin = click.option("--twin", is_flag=True, help="In the twin's cloud: nothing is billed, and no network is needed.")
-_skip = click.option("--skip", "skipped", multiple=True, metavar="CHECK", help="Leave a check out, by its name.")
 
 
 @click.group()
@@ -38,9 +36,13 @@ def env() -> None:
     """Plan, make, look at and remove an environment."""
 
 
+env.add_command(init)
+env.add_command(resize)
+
+
 @env.command()
-@_file
-@_skip
+@file_option
+@skip_option
 @options.output("table", "json", "yaml")
 @options.quiet
 def check(file: Path, skipped: tuple[str, ...], output: str) -> int:
@@ -48,7 +50,7 @@ def check(file: Path, skipped: tuple[str, ...], output: str) -> int:
 
     Exit code 1 when something is wrong.
     """
-    environment, findings = _checked(file, skipped)
+    environment, findings = checked(file, skipped)
     if output != "table" or findings:
         rows = [(each.check, place, each.problem, each.remedy) for each, place in findings]
         data = [{"check": one.check, "place": place, "problem": one.problem, "remedy": one.remedy} for one, place in findings]
@@ -59,45 +61,41 @@ def check(file: Path, skipped: tuple[str, ...], output: str) -> int:
 
 
 @env.command()
-@_file
-@_skip
-@_twin
+@file_option
+@skip_option
+@twin_option
 @options.output("table", "json", "yaml", "name")
 @options.quiet
 def plan(file: Path, skipped: tuple[str, ...], twin: bool, output: str) -> int:
     """Show what would be made, changed and removed, stage by stage, and what it costs."""
-    site = _site(_sound(file, skipped), twin=twin)
+    site = site_of(sound(file, skipped), twin=twin)
     found: list[tuple[Stage, list[Change]]] = []
     with progress.working(f"Planning {site.environment.metadata.name}") as step:
         for stage, changes in site.plan():
             step(stage.name)
             told = [change for change in changes if change.action not in ("noop", "read")]
             found.append((stage, sorted(told, key=lambda change: change.address)))
-    rows = [(stage.name, _SIGNS.get(change.action, "?"), change.address) for stage, changes in found for change in changes]
-    data = [
-        {"stage": stage.name, "action": change.action, "address": change.address} for stage, changes in found for change in changes
-    ]
-    show(Report(("stage", " ", "resource"), rows, data, [row[2] for row in rows]), output)
+    show(table_of(found), output)
     if output == "table":
         _tell_costs(site.environment)
     return 0
 
 
 @env.command()
-@_file
-@_skip
-@_twin
+@file_option
+@skip_option
+@twin_option
 @options.yes
 @options.output("table", "json", "yaml")
 @options.quiet
 def apply(file: Path, skipped: tuple[str, ...], twin: bool, yes: bool, output: str) -> int:
     """Make the environment as the document says, stage by stage. Started again, it goes on where it stopped."""
-    site = _site(_sound(file, skipped), twin=twin)
+    site = site_of(sound(file, skipped), twin=twin)
     name = site.environment.metadata.name
     options.confirm(f"Apply {name} to {'the twin' if twin else f'project {site.environment.spec.project}'}?", yes or twin)
     made: dict[str, dict[str, Any]] = {}
     rows: list[tuple[object, ...]] = []
-    with _Stages("Applying") as begun:
+    with Stages("Applying") as begun:
         for stage, changes, outputs in site.apply(begun):
             made[stage.name] = outputs
             rows.append((stage.name, _count(changes, "create"), _count(changes, "update", "replace"), _count(changes, "delete")))
@@ -109,12 +107,12 @@ def apply(file: Path, skipped: tuple[str, ...], twin: bool, yes: bool, output: s
 
 
 @env.command(name="show")
-@_file
-@_twin
+@file_option
+@twin_option
 @options.output("table", "json", "yaml", "name")
 def show_environment(file: Path, twin: bool, output: str) -> int:
     """Show what each stage has made."""
-    site = _site(read_environment(file), twin=twin)
+    site = site_of(read_environment(file), twin=twin)
     rows: list[tuple[object, ...]] = []
     data: list[dict[str, Any]] = []
     names: list[str] = []
@@ -127,18 +125,18 @@ def show_environment(file: Path, twin: bool, output: str) -> int:
 
 
 @env.command()
-@_file
-@_twin
+@file_option
+@twin_option
 @options.yes
 @options.quiet
 def destroy(file: Path, twin: bool, yes: bool) -> int:
     """Remove the environment, last stage first. A person confirms by its name."""
-    site = _site(read_environment(file), twin=twin)
+    site = site_of(read_environment(file), twin=twin)
     name = site.environment.metadata.name
     if not yes:
         _confirm_by_name(name)
     rows: list[tuple[object, ...]] = []
-    with _Stages("Removing") as begun:
+    with Stages("Removing") as begun:
         for stage, changes in site.destroy(begun):
             rows.append((stage.name, _count(changes, "delete")))
     show(Report(("stage", "removed"), rows, []), "table")
@@ -146,7 +144,7 @@ def destroy(file: Path, twin: bool, yes: bool) -> int:
 
 
 @env.command()
-@_file
+@file_option
 @click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write.")
 @options.quiet
 def cloudbuild(file: Path, folder: Path) -> int:
@@ -155,7 +153,7 @@ def cloudbuild(file: Path, folder: Path) -> int:
     from sliceworks.infra.stages import stages
     from sliceworks.infra.workspaces import Workspace
 
-    environment = _sound(file, ())
+    environment = sound(file, ())
     workspace = Workspace(folder)
     workspace.lay_out()
     for stage in stages(environment):
@@ -164,79 +162,6 @@ def cloudbuild(file: Path, folder: Path) -> int:
         (folder / name).write_text(text)
     click.echo(commands(environment), nl=False)
     return 0
-
-
-class _Stages:
-    """Progress over stages: one line for each, with what it is at."""
-
-    def __init__(self, verb: str) -> None:
-        self._verb = verb
-        self._open: Any = None
-
-    def __enter__(self) -> Callable[[Stage], Callable[[str], None]]:
-        return self._begin
-
-    def _begin(self, stage: Stage) -> Callable[[str], None]:
-        self._end()
-        self._open = progress.working(f"{self._verb} {stage.name}")
-        step: Callable[[str], None] = self._open.__enter__()
-        return step
-
-    def _end(self, *error: Any) -> None:
-        if self._open is not None:
-            self._open.__exit__(*(error or (None, None, None)))
-            self._open = None
-
-    def __exit__(self, *error: Any) -> None:
-        self._end(*error)
-
-
-def read_environment(file: Path) -> Environment:
-    """The one Environment of a file."""
-    from sliceworks.base import yamls
-    from sliceworks.specs import documents
-    from sliceworks.specs.environment import Environment
-
-    found = [documents.read(each) for each in yamls.load_path(file) if each.data.get("kind") == "Environment"]
-    if len(found) != 1:
-        raise InvalidDocument(f"has {len(found)} Environments, one is wanted", place=str(file))
-    assert isinstance(found[0], Environment)
-    return found[0]
-
-
-def _checked(file: Path, skipped: tuple[str, ...]) -> tuple[Environment, list[tuple[Any, str]]]:
-    from sliceworks.base import yamls
-    from sliceworks.infra import checks
-
-    environment = read_environment(file)
-    [document] = [each for each in yamls.load_path(file) if each.data.get("kind") == "Environment"]
-    return environment, [(each, document.place(*each.path)) for each in checks.check(environment, skipped)]
-
-
-def _sound(file: Path, skipped: tuple[str, ...]) -> Environment:
-    """A document with which nothing is wrong; the first finding is raised."""
-    environment, findings = _checked(file, skipped)
-    for finding, place in findings:
-        raise InvalidDocument(finding.problem, place=place, hint=f"{finding.remedy}; or --skip {finding.check}")
-    return environment
-
-
-def _site(environment: Environment, *, twin: bool) -> Site:
-    from sliceworks.infra import programs
-    from sliceworks.infra.environments import Site
-    from sliceworks.infra.targets import Target, TwinTarget
-    from sliceworks.infra.workspaces import Workspace
-    from sliceworks.rehearsal import homes
-
-    name = environment.metadata.name
-    if not twin:
-        return Site(environment, Target(), Workspace(homes.root() / "environments" / name), programs.find())
-    from sliceworks.cli.connections import running_twin
-
-    state = running_twin()
-    token = (Path(state.directory) / "token").read_text().strip()
-    folder = Path(state.directory) / "environments" / name
-    return Site(environment, TwinTarget(address=state.cloud, token=token), Workspace(folder), programs.find())
 
 
 def _count(changes: list[Change], *actions: str) -> int:

@@ -43,7 +43,7 @@ def queues() -> None:
 def apply(*, file: Path, dry_run: str, output: str, **where: Any) -> int:
     """Make flavors, queues, priorities and the teams' namespaces as the document says."""
     from sliceworks.cli import connections
-    from sliceworks.cli.env import read_environment
+    from sliceworks.cli.env_sites import read_environment
     from sliceworks.training.queues import manifests
 
     objects = manifests(read_environment(file))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.errors import SliceworksError
 from sliceworks.infra.names import Names
 from sliceworks.infra.stages import stages
-from sliceworks.infra.targets import overridden
 from sliceworks.infra.terraform import Terraform
 
 if TYPE_CHECKING:
@@ -57,6 +56,26 @@ class Site:
             known[stage.name] = terraform.outputs()
             yield stage, changes, known[stage.name]
 
+    def plan_alone(self, name: str) -> tuple[Stage, list[Change]]:
+        """What would change in one stage; those before it must have been made."""
+        stage, terraform = self._alone(name)
+        return stage, terraform.plan()
+
+    def apply_alone(self, name: str, report: Callable[[str], None]) -> list[Change]:
+        """Make one stage, and leave the others as they are."""
+        return self._alone(name)[1].apply(report)
+
+    def _alone(self, name: str) -> tuple[Stage, Terraform]:
+        self.workspace.lay_out()
+        stage = next(each for each in self.stages() if each.name == name)
+        known: dict[str, Object] = {}
+        for earlier in self.stages():
+            if earlier.name in stage.takes.values():
+                known[earlier.name] = self._terraform(earlier, known).outputs()
+                if not known[earlier.name]:
+                    raise SliceworksError(f"{earlier.name} is not made yet", hint="`sliceworks env apply` makes all stages")
+        return stage, self._terraform(stage, known)
+
     def destroy(self, begun: Callable[[Stage], Callable[[str], None]]) -> Iterator[tuple[Stage, list[Change]]]:
         """Remove all stages, last to first; one that was never made is passed over."""
         self.workspace.lay_out()
@@ -81,5 +100,5 @@ class Site:
             earlier["bootstrap"] = {"service_account": None}
         folder = self.workspace.write(stage, earlier, self.target, (names.state_bucket, names.state_prefix))
         terraform = Terraform(self.program, folder, self.target.environment(self.workspace.folder), stage.name)
-        terraform.init(installs=not overridden(os.environ))
+        terraform.init(installs=self.target.installs)
         return terraform

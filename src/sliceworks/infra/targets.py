@@ -13,7 +13,6 @@ import orjson
 from sliceworks.infra.standin.schemas import google
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 Object = dict[str, Any]
@@ -48,6 +47,11 @@ class Target:
 
     impersonates: bool = True
 
+    @property
+    def installs(self) -> bool:
+        """Whether Terraform installs the provider itself."""
+        return True
+
     def environment(self, folder: Path) -> dict[str, str]:
         """What Terraform finds in its environment."""
         return {**os.environ, **_QUIET}
@@ -67,6 +71,11 @@ class TwinTarget(Target):
     token: str = field(default="", repr=False)
     impersonates: bool = False
 
+    @property
+    def installs(self) -> bool:
+        """Not when somebody named a folder that has it."""
+        return not os.environ.get(PROVIDER)
+
     def environment(self, folder: Path) -> dict[str, str]:
         """The twin's addresses and credentials, in the variables that the real provider reads too."""
         credentials = folder / "nobody.json"
@@ -85,8 +94,8 @@ class TwinTarget(Target):
         }
 
     def backend(self, stage: str, bucket: str, prefix: str) -> Object:
-        """In the stage's own folder."""
-        return _BESIDE
+        """In the stage's own folder, which is where Terraform puts it when it is told nothing."""
+        return {}
 
     def _configuration(self, folder: Path) -> Path:
         """Terraform's own settings: providers come from this machine alone."""
@@ -98,11 +107,6 @@ class TwinTarget(Target):
             rule = f"  filesystem_mirror {{\n    path = {orjson.dumps(str(_mirror(folder))).decode()}\n  }}\n"
         file.write_text(f"provider_installation {{\n{rule}}}\n")
         return file
-
-
-def overridden(environment: Mapping[str, str]) -> bool:
-    """Whether the provider is one that Terraform does not install."""
-    return bool(environment.get(PROVIDER))
 
 
 def _mirror(folder: Path) -> Path:

@@ -76,7 +76,9 @@ class Terraform:
     def resources(self) -> list[str]:
         """The addresses of what is there, as the state has it."""
         done = self._run(["state", "list", "-no-color"])
-        return done.stdout.split("\n")[:-1] if done.returncode == 0 else []
+        if done.returncode and "No state file was found" not in done.stderr:
+            raise TerraformFailed(f"{self.stage}: {_first_error(done.stderr)}", hint=_hint(done.stderr))
+        return done.stdout.split("\n")[:-1]
 
     def _run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

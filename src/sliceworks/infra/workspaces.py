@@ -57,7 +57,8 @@ class Workspace:
         """A stage's variables and backend; returns its folder."""
         folder = self.stage(stage.name)
         _put(folder / "environment.auto.tfvars.json", {**stage.variables, **earlier})
-        _put(folder / "backend.tf.json", {"terraform": {"backend": target.backend(stage.name, *state)}})
+        backend = target.backend(stage.name, *state)
+        _put(folder / "backend.tf.json", {"terraform": {"backend": backend} if backend else {}})
         return folder
 
     def write_for_builds(self, stage: Stage) -> None:
