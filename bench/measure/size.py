@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.store.entries import Change
 
 JOBSET = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", namespaced=True)
-SLICES, HOSTS = 2, 25
+SLICES, HOSTS = 1, 50
 RUNS = 600.0
 BUSY = 0.75
 _CHIPS = "google.com/tpu"
