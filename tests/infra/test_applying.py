@@ -63,6 +63,7 @@ def changes(run: Callable[..., subprocess.CompletedProcess[str]], file: str) -> 
 
 
 @pytest.mark.real
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_an_environment_is_made_found_unchanged_resized_and_removed(
     sliceworks: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path

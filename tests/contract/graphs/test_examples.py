@@ -87,6 +87,7 @@ def examples() -> list[tuple[Path, Object]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_examples(both: tuple[Cluster, Cluster]) -> None:
     paths = [
