@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError
+from sliceworks.infra import troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +56,7 @@ class Terraform:
         arguments = ["init", "-reconfigure", "-no-color"] if installs else ["get", "-no-color"]
         done = self._run(arguments)
         if done.returncode:
-            raise TerraformFailed(f"{self.stage}: {_first_error(done.stdout + done.stderr)}", hint=_hint(done.stdout + done.stderr))
+            raise self._failed(done.stdout + done.stderr)
 
     def plan(self, *, destroy: bool = False) -> list[Change]:
         """What would change."""
@@ -70,14 +72,14 @@ class Terraform:
         """What the stage has to give."""
         done = self._run(["output", "-json", "-no-color"])
         if done.returncode:
-            raise TerraformFailed(f"{self.stage}: {_first_error(done.stderr)}")
+            raise self._failed(done.stderr)
         return {name: each["value"] for name, each in orjson.loads(done.stdout or "{}").items()}
 
     def resources(self) -> list[str]:
         """The addresses of what is there, as the state has it."""
         done = self._run(["state", "list", "-no-color"])
         if done.returncode and "No state file was found" not in done.stderr:
-            raise TerraformFailed(f"{self.stage}: {_first_error(done.stderr)}", hint=_hint(done.stderr))
+            raise self._failed(done.stderr)
         return done.stdout.split("\n")[:-1]
 
     def _run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -105,13 +107,17 @@ class Terraform:
                 code = process.wait()
             except KeyboardInterrupt:
                 # Terraform hears of Ctrl-C too, ends what it began, and writes its state: it is waited for.
+                progress.say(f"{self.stage}: Terraform ends what it began")
                 process.stdout.read()
                 process.wait()
                 raise
         if code:
-            said = "; ".join(dict.fromkeys(told.problems)) or _first_error("\n".join(loose))
-            raise TerraformFailed(f"{self.stage}: {said}", hint=_hint(said))
+            raise self._failed("\n".join(loose), told.problems)
         return told
+
+    def _failed(self, text: str, problems: Sequence[str] = ()) -> TerraformFailed:
+        said = troubles.told(list(problems)) or _first_error(text)
+        return TerraformFailed(f"{self.stage}: {said}", hint=troubles.remedy(" ".join(problems) or text, self.folder))
 
 
 def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None] | None) -> None:
@@ -147,11 +153,3 @@ def _first_error(text: str) -> str:
     if start is None:
         return " ".join(line for line in lines if line)[:400] or "Terraform failed and said nothing"
     return " ".join(line for line in lines[start : start + 8] if line).removeprefix("Error: ")
-
-
-def _hint(said: str) -> str:
-    if "state lock" in said or "Error acquiring" in said:
-        return "somebody else is at work on it, or was stopped in the middle: `terraform force-unlock` in the stage's folder"
-    if "deletion_protection" in said or "deletion protection" in said:
-        return "set spec.deletionProtection to false, apply, then destroy"
-    return ""

@@ -1,0 +1,49 @@
+"""What goes wrong with Terraform, and what to do about it: its words are kept, and the remedy is added. Pure."""
+
+from __future__ import annotations
+
+import re
+
+AGAIN = "`sliceworks env apply` goes on where it stopped"
+_MOST = 3
+_LOCK = re.compile(r"\bID: +(?P<id>\S+).*?\bWho: +(?P<who>\S+)", re.DOTALL)
+_REMEDIES = (
+    (r"deletion.protection", "set spec.deletionProtection to false, apply, then destroy"),
+    (r"quota", f"ask for more quota, or for less in the document; then {AGAIN}"),
+    (r"stockout|does not have enough resources", f"try another zone, spot or a reservation, or later; {AGAIN}"),
+    (r"has not been used in project|SERVICE_DISABLED", f"a service takes a minute to be there after it is enabled; then {AGAIN}"),
+    (r"default credentials|invalid_grant|\b401\b|UNAUTHENTICATED", "`gcloud auth application-default login`"),
+    (
+        r"permission|PERMISSION_DENIED|\b403\b",
+        f"have the role given to whoever applies, or to the automation account (spec.automation.roles); then {AGAIN}",
+    ),
+    (
+        r"connection re(fused|set)|no such host|timeout|\bEOF\b|broken pipe|\b50[234]\b",
+        f"the connection was lost, or the service is down: {AGAIN}",
+    ),
+    (r"bucket name is not available", "names of buckets are taken once in the whole world: choose another"),
+    (r"already exists|alreadyExists|\b409\b", "somebody else made it: choose another name, or remove it first"),
+)
+
+
+def told(problems: list[str]) -> str:
+    """Several problems in one line: the first few, each once."""
+    once = list(dict.fromkeys(problems))
+    more = f"; and {len(once) - _MOST} more" if len(once) > _MOST else ""
+    return "; ".join(once[:_MOST]) + more
+
+
+def remedy(said: str, folder: object) -> str:
+    """What to do about it; empty when Terraform's own words must do."""
+    if "state lock" in said or "Error acquiring" in said:
+        return _unlocking(said, folder)
+    return next((words for pattern, words in _REMEDIES if re.search(pattern, said, re.IGNORECASE)), "")
+
+
+def _unlocking(said: str, folder: object) -> str:
+    found = _LOCK.search(said)
+    who = f"{found['who']} is" if found else "somebody else is"
+    lock = found["id"] if found else "ID"
+    return (
+        f"{who} at work on it, or was stopped in the middle: then `terraform -chdir={folder} force-unlock {lock}`, and apply again"
+    )
