@@ -85,14 +85,41 @@ def test_spot_slices_are_a_flavor_of_their_own() -> None:
 
 def test_a_team_gets_a_namespace_an_account_a_queue_and_its_members() -> None:
     objects = [each for each in made(ONE) if each["metadata"].get("namespace") == "research"]
-    assert [each["kind"] for each in objects] == ["ServiceAccount", "LocalQueue", "ResourceQuota", "RoleBinding"]
+    kinds = ["ServiceAccount", "LocalQueue", "ResourceQuota", "Role", "RoleBinding", "RoleBinding"]
+    assert [each["kind"] for each in objects] == kinds
     account = objects[0]["metadata"]
     assert account["annotations"] == {"iam.gke.io/gcp-service-account": "trainer-sa@my-project.iam.gserviceaccount.com"}
-    assert objects[3]["subjects"][0] == {
+    assert objects[4]["subjects"][0] == {
         "kind": "Group",
         "name": "research@example.com",
         "apiGroup": "rbac.authorization.k8s.io",
     }
+
+
+def test_members_may_submit_jobs_in_their_namespace_and_nowhere_else() -> None:
+    async def main() -> dict[tuple[str, str, str], bool]:
+        async with Cluster() as twin:
+            client, found = Client(twin.transport()), {}
+            for each in made(ONE):
+                await client.create(each)
+            for namespace, resource, verb in (
+                ("research", "jobsets", "create"),
+                ("research", "localqueues", "list"),
+                ("research", "localqueues", "create"),
+                ("product", "jobsets", "create"),
+            ):
+                group = "jobset.x-k8s.io" if resource == "jobsets" else "kueue.x-k8s.io"
+                asked = {"namespace": namespace, "verb": verb, "group": group, "resource": resource}
+                review = {
+                    "apiVersion": "authorization.k8s.io/v1",
+                    "kind": "SubjectAccessReview",
+                    "metadata": {},
+                    "spec": {"user": "ada@example.com", "groups": ["research@example.com"], "resourceAttributes": asked},
+                }
+                found[namespace, resource, verb] = (await client.create(review))["status"]["allowed"]
+            return found
+
+    assert list(clock.run(main(), virtual=True, seed=1).values()) == [True, True, False, False]
 
 
 def test_shares_and_what_is_left_make_up_everything() -> None:

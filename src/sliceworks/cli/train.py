@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from sliceworks.base import progress
-from sliceworks.base.errors import AlreadyExists, InvalidDocument, NotFound, SliceworksError
+from sliceworks.base.errors import AlreadyExists, Forbidden, InvalidDocument, NotFound, SliceworksError
 from sliceworks.cli import options
 from sliceworks.cli.output import Report, show, show_one
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sliceworks.cli.train_files import Submission
     from sliceworks.kube import Client
+    from sliceworks.kube.options import ListOptions
     from sliceworks.kube.resources import Resource
 
 Object = dict[str, Any]
@@ -72,10 +73,7 @@ def list_(*, namespace: str, everywhere: bool, output: str, **where: Any) -> int
     async def main() -> tuple[list[Object], str]:
         async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
             place = None if everywhere else client.namespace
-            try:
-                return (await client.list_all(_jobsets(), place)).items, place or "the cluster"
-            except NotFound as error:
-                raise _not_installed("JobSet") from error
+            return await _all_jobsets(client, place), place or "the cluster"
 
     found, place = connections.run(main, **where)
     if not found and output == "table":
@@ -100,7 +98,7 @@ def cancel(*, name: str, namespace: str, yes: bool, **where: Any) -> int:
     async def main() -> None:
         async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
             place = client.namespace
-            found = {each["metadata"]["name"] for each in (await client.list_all(_jobsets(), place)).items}
+            found = {each["metadata"]["name"] for each in await _all_jobsets(client, place)}
             if name not in found:
                 raise SliceworksError(
                     f"there is no training job {name!r} in {place}", hint=_closest(name, found) or "train list -A"
@@ -116,27 +114,37 @@ def cancel(*, name: str, namespace: str, yes: bool, **where: Any) -> int:
 async def _check_queue(client: Client, asked: Submission, namespace: str) -> None:
     """Whether the queue and the priority exist."""
     try:
-        queues = (await client.list_all(_kueue("LocalQueue", "localqueues"), namespace)).items
-        classes = (await client.list_all(_kueue("WorkloadPriorityClass", "workloadpriorityclasses", namespaced=False))).items
+        queues = await _names(client, _kueue("LocalQueue", "localqueues"), namespace)
+        classes = await _names(client, _kueue("WorkloadPriorityClass", "workloadpriorityclasses", namespaced=False))
     except NotFound as error:
         raise _not_installed("Kueue") from error
     spec = asked.job.spec
     for field, name, known in (("queue", spec.queue, queues), ("priority", spec.priority, classes)):
-        names = {each["metadata"]["name"] for each in known}
-        if name and name not in names:
+        if name and known is not None and name not in known:
             where = f" in namespace {namespace}" if field == "queue" else ""
             problem = f"there is no {field} {name!r}{where}"
-            remedy = _closest(name, names) or f"`sliceworks queues apply` makes the {field} that an Environment names"
+            remedy = _closest(name, known) or f"`sliceworks queues apply` makes the {field} that an Environment names"
             raise InvalidDocument(problem, place=asked.document.place("spec", field), hint=remedy)
 
 
-async def _check_name(client: Client, name: str, namespace: str) -> None:
+async def _names(client: Client, resource: Resource, namespace: str | None = None) -> set[str] | None:
+    """What there is; None where one may submit work but not look."""
     try:
-        taken = (await client.list(_jobsets(), namespace, fields=f"metadata.name={name}")).items
+        return {each["metadata"]["name"] for each in (await client.list_all(resource, namespace)).items}
+    except Forbidden:
+        return None
+
+
+async def _check_name(client: Client, name: str, namespace: str) -> None:
+    if any(each["metadata"]["name"] == name for each in await _all_jobsets(client, namespace, fields=f"metadata.name={name}")):
+        raise _taken(name, namespace)
+
+
+async def _all_jobsets(client: Client, namespace: str | None, **selection: Unpack[ListOptions]) -> list[Object]:
+    try:
+        return (await client.list_all(_jobsets(), namespace, **selection)).items
     except NotFound as error:
         raise _not_installed("JobSet") from error
-    if taken:
-        raise _taken(name, namespace)
 
 
 async def _sent(client: Client, jobset: Object, *, dry: bool) -> Object:

@@ -45,7 +45,7 @@ def read(file: Path) -> Submission:
     [document] = loaded
     job = documents.read(document)
     if not isinstance(job, TrainingJob):
-        raise InvalidDocument(f"is a {document.data['kind']}, a TrainingJob is wanted", place=document.place("kind"))
+        raise InvalidDocument(f"a TrainingJob is wanted, found {document.data['kind']}", place=document.place("kind"))
     script = _script(job, document, file)
     for finding in check(job, script):
         raise InvalidDocument(finding.problem, place=document.place(*finding.path), hint=finding.remedy)

@@ -124,7 +124,7 @@ def _team(spec: EnvironmentSpec, name: str, team: Team) -> list[Object]:
         hard = {"count/jobsets.jobset.x-k8s.io": str(team.most_jobs)}
         objects.append({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "jobs", **place}, "spec": {"hard": hard}})
     if team.members:
-        objects.append(_members(team, place))
+        objects += _members(team, place)
     return objects
 
 
@@ -133,15 +133,29 @@ def _address(spec: EnvironmentSpec, team: Team) -> str:
     return identity.existing or f"{team.identity}@{spec.project}.iam.gserviceaccount.com"
 
 
-def _members(team: Team, place: Object) -> Object:
+def _members(team: Team, place: Object) -> list[Object]:
+    """What members may do. Neither JobSet nor Kueue adds its kinds to the cluster's `edit`: a role of the namespace has them."""
     subjects = []
     for member in team.members:
         kind, _, name = member.partition(":")
         subjects.append({"kind": _SUBJECTS[kind], "name": name, "apiGroup": _RBAC})
+    rules = [
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"]},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["localqueues", "workloads"], "verbs": ["get", "list", "watch"]},
+    ]
+    metadata = {"name": "trainers", **place}
+    return [
+        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
+        _binding("members", place, "ClusterRole", "edit", subjects),
+        _binding("trainers", place, "Role", "trainers", subjects),
+    ]
+
+
+def _binding(name: str, place: Object, kind: str, role: str, subjects: list[Object]) -> Object:
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding",
-        "metadata": {"name": "members", **place},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "edit"},
+        "metadata": {"name": name, **place},
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role},
         "subjects": subjects,
     }
