@@ -38,7 +38,9 @@ JOBS = {
 
 def job(text: str, name: str = "train") -> TrainingJob:
     head = f"apiVersion: sliceworks.dev/v1alpha1\nkind: TrainingJob\nmetadata: {{name: {name}, labels: {{run: first}}}}\n"
-    [document] = yamls.load_all(f"{head}spec: {{queue: queue, image: 'train:1', {text}}}", "job.yaml")
+    [document] = yamls.load_all(
+        f"{head}spec: {{{'' if 'queue: ' in text else 'queue: queue, '}image: 'train:1', {text}}}", "job.yaml"
+    )
     found = documents.read(document)
     assert isinstance(found, TrainingJob)
     return found

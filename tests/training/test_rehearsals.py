@@ -35,7 +35,7 @@ class Platform:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def build(self) -> None:
+    async def build(self, *, spot: bool = False) -> None:
         for each in manifests(read_environment(EXAMPLES / "environments" / "training" / "environment.yaml")):
             await self.client.create(each)
         await create_nodes(self.client, Shape(pool="cpu-pool", machine="n1-standard-4"), 3)
@@ -49,6 +49,7 @@ class Platform:
                 resources={shape.resource: str(shape.chips_per_host)},
                 labels=shape.node_labels(),
                 taints=tuple(shape.node_taints()),
+                spot=spot,
             )
             await create_nodes(self.client, pool, shape.hosts, first=10 * (number + 1))
 
@@ -68,11 +69,11 @@ class Platform:
         return list((await self.client.list(POD, TEAM)).items)
 
 
-def played(play: Callable[[Platform], Awaitable[None]]) -> None:
+def played(play: Callable[[Platform], Awaitable[None]], *, spot: bool = False) -> None:
     async def main() -> None:
         async with Cluster() as twin:
             platform = Platform(Client(twin.transport()))
-            await platform.build()
+            await platform.build(spot=spot)
             await play(platform)
 
     clock.run(main(), virtual=True, seed=1)
@@ -142,6 +143,32 @@ def test_an_exit_code_with_a_rule_ends_the_job_at_once() -> None:
         assert (state(found), found["status"].get("restarts", 0)) == ("failed", 0)
 
     played(play)
+
+
+def test_spot_machines_that_are_taken_away_cost_no_restart() -> None:
+    async def play(platform: Platform) -> None:
+        made = jobset(job("slices: {type: v4-32, capacity: spot}, estimate: 1m, queue: tpu-job-queue", "cheap"), namespace=TEAM)
+        pods = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+        pods["metadata"]["annotations"] |= {"sliceworks.dev/fail": "evict", "sliceworks.dev/fail-seconds": "30"}
+        await platform.client.create(made, resource=JOBSET)
+        await clock.sleep(200)
+        found = await platform.client.get(JOBSET, "cheap", TEAM)
+        assert found["spec"]["failurePolicy"]["maxRestarts"] == 0
+        assert state(found) != "failed"
+        assert found["status"]["restarts"] > 1
+        assert found["status"].get("restartsCountTowardsMax", 0) == 0
+
+    played(play, spot=True)
+
+
+def test_what_is_on_demand_does_not_run_on_spot_machines() -> None:
+    async def play(platform: Platform) -> None:
+        name = await platform.submit("hello-one-slice")
+        await clock.sleep(60)
+        assert await platform.state(name) == "starting"
+        assert not any(each["spec"].get("nodeName") for each in await platform.pods())
+
+    played(play, spot=True)
 
 
 def test_every_kind_of_job_passes_the_webhooks_and_is_queued() -> None:
