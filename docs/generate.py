@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the program itself: the references of commands and of accelerators.
+"""Writes the pages that are made from the program itself: the references of commands, of accelerators and of the Environment.
 
 python docs/generate.py            write
 python docs/generate.py --check    fail when a page is out of date
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from environment_fields import environment
 from sliceworks import catalog
 from sliceworks.catalog import data, gpus, prices, topologies, tpus, zones
 from sliceworks.cli.main import PROGRAM, cli
@@ -141,7 +142,11 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-PAGES: dict[Path, Callable[[], str]] = {REFERENCE / "commands.md": commands, REFERENCE / "accelerators.md": accelerators}
+PAGES: dict[Path, Callable[[], str]] = {
+    REFERENCE / "commands.md": commands,
+    REFERENCE / "accelerators.md": accelerators,
+    REFERENCE / "environment.md": environment,
+}
 
 
 def main() -> int:
