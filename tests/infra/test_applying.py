@@ -113,3 +113,41 @@ def test_the_examples_are_made_found_unchanged_and_removed(
     assert changes(sliceworks, file) == []
     removed = sliceworks("env", "destroy", "--twin", "-y", "-f", file, "-q")
     assert removed.returncode == 0, removed.stderr
+
+
+FAULT = """apiVersion: sliceworks.dev/v1alpha1
+kind: Scenario
+metadata: {name: trouble}
+spec:
+  duration: 1h
+  events:
+  - {at: 0s, cloudFault: {name: trouble, fault: %s, match: {method: nodePools.create}, count: 1}}
+"""
+
+
+@pytest.mark.real
+@pytest.mark.timeout(900)
+def test_after_a_fault_of_the_cloud_apply_goes_on_and_resize_and_drift_are_seen(
+    sliceworks: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    fault = tmp_path / "fault.yaml"
+    fault.write_text(FAULT % "QuotaExceeded")
+    assert sliceworks("twin", "inject", "-f", str(fault)).returncode == 0
+    file = write(tmp_path)
+    refused = sliceworks("env", "apply", "--twin", "-f", file, "-q")
+    assert refused.returncode == 1
+    assert "Insufficient regional quota" in refused.stderr
+    assert "hint: ask for more quota" in refused.stderr
+    assert sliceworks("env", "apply", "--twin", "-f", file, "-q").returncode == 0
+    assert sliceworks("env", "show", "--drift", "--twin", "-f", file, "-o", "name").returncode == 0
+
+    gone = sliceworks("env", "resize", "slice", "0", "--twin", "-f", file, "-o", "name", "-q")
+    assert gone.stdout == 'module.node_pools.google_container_node_pool.this["slice-0"]\n', gone.stderr
+    assert "count: 0" in Path(file).read_text()
+    fault.write_text(FAULT % "PermissionDenied")
+    assert sliceworks("twin", "inject", "-f", str(fault)).returncode == 0
+    denied = sliceworks("env", "resize", "slice", "1", "--twin", "-f", file, "-q")
+    assert denied.returncode == 1
+    assert "spec.automation.roles" in denied.stderr
+    removed = sliceworks("env", "destroy", "--twin", "-y", "-f", file, "-q")
+    assert removed.returncode == 0, removed.stderr

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sliceworks.infra.terraform import Change
     from sliceworks.specs.environment import Environment
 
+_DRIFT = {"update": "changed", "replace": "changed", "delete": "gone"}
+
 
 @click.group()
 def env() -> None:
@@ -108,20 +110,21 @@ def apply(file: Path, skipped: tuple[str, ...], twin: bool, yes: bool, output: s
 
 @env.command(name="show")
 @file_option
+@click.option("--drift", is_flag=True, help="Ask the cloud too, and tell what somebody else changed or removed.")
 @twin_option
 @options.output("table", "json", "yaml", "name")
-def show_environment(file: Path, twin: bool, output: str) -> int:
-    """Show what each stage has made."""
+def show_environment(file: Path, drift: bool, twin: bool, output: str) -> int:
+    """Show what each stage has made, and with --drift what is no longer as it was made. Exit code 1 when something is not."""
     site = site_of(read_environment(file), twin=twin)
     rows: list[tuple[object, ...]] = []
     data: list[dict[str, Any]] = []
-    names: list[str] = []
-    for stage, outputs, resources in site.outputs():
-        rows.extend((stage.name, address) for address in resources)
-        names.extend(resources)
-        data.append({"stage": stage.name, "outputs": outputs, "resources": resources})
-    show(Report(("stage", "resource"), rows, data, names), output)
-    return 0
+    for stage, outputs, resources in site.outputs(drift=drift):
+        rows.extend((stage.name, address, _DRIFT.get(resources[address], "")) for address in resources)
+        drifted = {address: _DRIFT.get(action, action) for address, action in resources.items() if action}
+        data.append({"stage": stage.name, "outputs": outputs, "resources": list(resources), "drift": drifted})
+    columns = ("stage", "resource", "drift") if drift else ("stage", "resource")
+    show(Report(columns, [row[: len(columns)] for row in rows], data, [str(row[1]) for row in rows]), output)
+    return 1 if any(each["drift"] for each in data) else 0
 
 
 @env.command()

@@ -85,13 +85,17 @@ class Site:
             terraform = self._terraform(stage, known)
             yield stage, terraform.apply(report, destroy=True) if terraform.resources() else []
 
-    def outputs(self) -> Iterator[tuple[Stage, Object, list[str]]]:
-        """What each stage has made: its outputs, and the addresses of its resources."""
+    def outputs(self, *, drift: bool = False) -> Iterator[tuple[Stage, Object, dict[str, str]]]:
+        """What each stage has made: its outputs, and its resources by address, each with what somebody else did to it."""
         self.workspace.lay_out()
         known = {stage.name: stage.expected for stage in self.stages()}
         for stage in self.stages():
             terraform = self._terraform(stage, known)
-            yield stage, terraform.outputs(), terraform.resources()
+            outputs = terraform.outputs()
+            known[stage.name] = {**stage.expected, **outputs}
+            found = dict.fromkeys(terraform.resources(), "")
+            found |= {each.address: each.action for each in (terraform.drift() if drift and found else [])}
+            yield stage, outputs, found
 
     def _terraform(self, stage: Stage, known: dict[str, Object]) -> Terraform:
         names = Names(self.environment)

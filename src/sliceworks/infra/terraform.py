@@ -36,9 +36,10 @@ class Change:
 
 @dataclass(slots=True)
 class Told:
-    """What a run told: changes that it plans, and what it could not do."""
+    """What a run told: changes that it plans, those that somebody else made, and what it could not do."""
 
     changes: list[Change] = field(default_factory=list)
+    drift: list[Change] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -62,6 +63,12 @@ class Terraform:
         """What would change."""
         told = self._told(["plan", "-json", _LOCK, *(["-destroy"] if destroy else [])])
         return told.changes
+
+    def drift(self) -> list[Change]:
+        """What is no longer as it was made, and would be put right: tags and the like, which change by themselves, are no drift."""
+        wrong = {change.address for change in self.plan() if change.action not in ("noop", "read")}
+        found = self._told(["plan", "-refresh-only", "-json", _LOCK]).drift if wrong else []
+        return [change for change in found if change.address in wrong]
 
     def apply(self, report: Callable[[str], None], *, destroy: bool = False) -> list[Change]:
         """Make it so; `report` hears of each resource as it is begun and done."""
@@ -128,9 +135,9 @@ def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None]
         loose.append(line)
         return
     kind = said.get("type")
-    if kind == "planned_change":
-        change = said["change"]
-        told.changes.append(Change(change["resource"]["addr"], str(change["action"])))
+    if kind in ("planned_change", "resource_drift"):
+        change = Change(said["change"]["resource"]["addr"], str(said["change"]["action"]))
+        (told.changes if kind == "planned_change" else told.drift).append(change)
     elif kind == "diagnostic" and said["diagnostic"].get("severity") == "error":
         told.problems.append(_problem(said["diagnostic"]))
     elif kind in ("apply_start", "apply_complete") and report:
