@@ -38,12 +38,14 @@ rehearse: $(READY) ## Run the example platform on the twin, from start to finish
 # Files go to workers one by one, the long ones first.
 SPREAD := --dist loadfile --no-loadscope-reorder
 
-test: $(READY) ## Run all tests that need nothing but Python
-	@$(BIN)/pytest -q -n auto $(SPREAD) $(PYTEST_ARGS)
+# Tests of running programs mostly wait for them: twice as many at a time as there are cores keep those busy.
+WORKERS = $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))
 
-# The real programs mostly wait for each other: twice as many at a time as there are cores keep those busy.
+test: $(READY) ## Run all tests that need nothing but Python
+	@$(BIN)/pytest -q -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
+
 test-real: $(READY) ## Run the contract on real programs too: control plane, scheduler, JobSet, Kueue, kro (needs Go; builds are cached)
-	@SLICEWORKS_REAL=1 $(BIN)/pytest -q -m real -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) $(SPREAD) $(PYTEST_ARGS)
+	@SLICEWORKS_REAL=1 $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 test-lives: $(READY) ## Live 500 random lives of the slices controller: faults of the cloud, kills, JobSets that come and go
 	@SLICEWORKS_SEEDS=500 $(BIN)/pytest -q -n auto --dist load tests/controllers/slices/test_random_lives.py $(PYTEST_ARGS)

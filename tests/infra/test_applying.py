@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "environments"
+_long = pytest.mark.skipif(os.environ.get("SLICEWORKS_REAL") != "1", reason="takes minutes: make test-real does it")
 SMALL = """apiVersion: sliceworks.dev/v1alpha1
 kind: Environment
 metadata: {name: small}
@@ -63,6 +64,7 @@ def changes(run: Callable[..., subprocess.CompletedProcess[str]], file: str) -> 
 
 
 @pytest.mark.real
+@_long
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_an_environment_is_made_found_unchanged_resized_and_removed(
@@ -86,6 +88,7 @@ def test_an_environment_is_made_found_unchanged_resized_and_removed(
 
 
 @pytest.mark.real
+@_long
 @pytest.mark.timeout(900)
 def test_a_protected_environment_stays_and_says_why(
     sliceworks: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
@@ -102,6 +105,7 @@ def test_a_protected_environment_stays_and_says_why(
 
 
 @pytest.mark.real
+@_long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["saxml", "self-service", "training", "triton"])
 def test_the_examples_are_made_found_unchanged_and_removed(
@@ -126,6 +130,7 @@ spec:
 
 
 @pytest.mark.real
+@_long
 @pytest.mark.timeout(900)
 def test_after_a_fault_of_the_cloud_apply_goes_on_and_resize_and_drift_are_seen(
     sliceworks: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
