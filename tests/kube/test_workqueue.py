@@ -8,7 +8,7 @@ import pytest
 
 from sliceworks.base import clock
 from sliceworks.kube.backoff import Backoff
-from sliceworks.kube.workqueue import ShutDown, WorkQueue
+from sliceworks.kube.workqueue import ShutDown, WorkQueue, work
 
 
 def test_keys_come_once_and_in_order() -> None:
@@ -111,3 +111,27 @@ def test_shutting_down() -> None:
         assert queue.idle
 
     clock.run(main(), virtual=True)
+
+
+def test_a_worker_outlives_the_cancellation_of_what_it_waits_for() -> None:
+    async def main() -> tuple[list[str], list[str]]:
+        queue: WorkQueue[str] = WorkQueue()
+        seen, failures = list[str](), list[str]()
+
+        async def act(key: str) -> None:
+            seen.append(key)
+            if key == "first":
+                lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                lost.cancel()
+                await lost
+
+        worker = asyncio.create_task(work(queue, act, lambda key, error: failures.append(f"{key}: {error}")))
+        queue.add("first")
+        queue.add("second")
+        await asyncio.sleep(0.01)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        assert worker.cancelled()
+        return seen, failures
+
+    assert clock.run(main(), virtual=True) == (["first", "second"], ["first: what it waited for was cancelled"])

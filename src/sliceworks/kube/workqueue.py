@@ -139,6 +139,12 @@ async def work(queue: WorkQueue[K], act: Callable[[K], Awaitable[object]], faile
             return
         try:
             await act(key)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not this worker was cancelled but something that it waited for: others must not be left without a worker.
+            failed(key, RuntimeError("what it waited for was cancelled"))
         except Exception as error:
             failed(key, error)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.controllers.accounts import RootCertificates, ServiceAccounts
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.loop import Change, Controller
     from sliceworks.twin.controllers.world import Handle
     from sliceworks.twin.store.store import Store
+
+log = logging.getLogger(__name__)
 
 
 class Controllers:
@@ -45,6 +48,8 @@ class Controllers:
         """Look at everything there is, then follow the changes, in tasks of the running loop."""
         self._store.subscribe(self._observe)
         self._tasks = [asyncio.create_task(each.run(), name=type(each).__name__) for each in self.all]
+        for task in self._tasks:
+            task.add_done_callback(_tell_end)
 
     def _observe(self, change: Change) -> None:
         self._world.observe(change)
@@ -68,6 +73,12 @@ class Controllers:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+
+
+def _tell_end(task: asyncio.Task[None]) -> None:
+    """A controller ends when it is told to; one that ends by itself must not do so in silence."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the controller %s has ended", task.get_name(), exc_info=error)
 
 
 def _workloads(world: World) -> tuple[Controller[Any], ...]:
