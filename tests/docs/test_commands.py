@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.real.build import build
 from tests.real.programs import PROGRAMS
+from tests.support.alone import alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,20 +65,21 @@ def run(commands: list[Command], home: Path) -> list[str]:
     folder = home / "project"
     folder.mkdir()
     (folder / "examples").symlink_to(ROOT / "examples")
-    try:
-        done = subprocess.run(
-            ["bash", "-c", script],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=110,
-        )
-    finally:
-        stop = 'for name in $(sliceworks twin status -o name); do sliceworks twin stop --quiet --name "$name"; done'
-        subprocess.run(["bash", "-c", stop], env=environment, check=True)
+    with alone("processes") if "--processes" in script else nullcontext():
+        try:
+            done = subprocess.run(
+                ["bash", "-c", script],
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=300,
+            )
+        finally:
+            stop = 'for name in $(sliceworks twin status -o name); do sliceworks twin stop --quiet --name "$name"; done'
+            subprocess.run(["bash", "-c", stop], env=environment, check=True)
     printed = re.split(rf"{_MARK}\d+\n", done.stdout)
     assert len(printed) == len(commands) + 1, done.stdout
     return printed[:-1]
@@ -107,6 +110,7 @@ def pages() -> Iterator[object]:
             yield pytest.param(commands, id=f"{name} with kubectl", marks=pytest.mark.real)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("commands", list(pages()))
 def test_commands_print_what_the_page_shows(commands: list[Command], tmp_path: Path) -> None:
     if any(command.needs_kubectl for command in commands) and not has_kubectl():

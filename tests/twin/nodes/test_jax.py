@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.alone import alone
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
@@ -26,6 +27,7 @@ def documents() -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.timeout(400)
 def test_two_slices_all_reduce(tmp_path: Path) -> None:
     pytest.importorskip("jax")
 
@@ -45,7 +47,8 @@ def test_two_slices_all_reduce(tmp_path: Path) -> None:
                 assert f"process {process} of 4 on slice {index}: the sum is 10" in words
         assert sorted(said) == ["0", "1"]
 
-    clock.run(main())
+    with alone("processes"):
+        clock.run(main())
 
 
 async def finished(client: Client) -> list[dict[str, Any]]:

