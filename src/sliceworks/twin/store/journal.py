@@ -34,6 +34,8 @@ PRAGMA user_version = {_FORMAT};
 COMMIT;
 """
 _FOLD_AFTER_BYTES = 32 * 1024 * 1024
+_MOST_UNFOLDED = 3
+"""How many times as much may wait to be folded before the writer waits too: the log must not outgrow the disk."""
 _ROW_BYTES = 100
 _START_ANEW = "`sliceworks twin reset` starts anew, with an empty one"
 
@@ -93,7 +95,9 @@ class Journal:
     def _start_folding(self) -> None:
         """Fold the WAL into the database beside the writer: the fsync it needs must not hold up requests."""
         if self._folding is not None and self._folding.is_alive():
-            return
+            if self._unfolded < _MOST_UNFOLDED * self._fold_after:
+                return
+            self._folding.join()
         self._unfolded = 0
         self._folding = threading.Thread(target=self._fold, name="store-fold", daemon=True)
         self._folding.start()
