@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.embedded import Embedded, on_twin
 
 from sliceworks.base import clock
+from sliceworks.twin.controllers.accounts import ServiceAccounts
+
+if TYPE_CHECKING:
+    import pytest
 
 _NS = "/api/v1/namespaces/default"
 _ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
@@ -86,3 +90,20 @@ def test_a_claim_stays_while_a_pod_uses_it() -> None:
         assert await twin.gone(f"{claims}/c")
 
     on_twin(main)
+
+
+def test_a_controller_that_fails_on_a_change_leaves_the_others_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_self: ServiceAccounts, _change: object) -> None:
+        raise ValueError("broken")
+
+    async def main(twin: Embedded) -> None:
+        monkeypatch.setattr(ServiceAccounts, "observe", fail)
+        await twin.do("POST", "/api/v1/namespaces", {"metadata": {"name": "late"}})
+        await twin.quiet()
+        maps = (await twin.do("GET", "/api/v1/namespaces/late/configmaps"))["items"]
+        assert [each["metadata"]["name"] for each in maps] == ["kube-root-ca.crt"]
+
+    on_twin(main)
+    assert "ServiceAccounts failed on /namespaces /late" in caplog.text

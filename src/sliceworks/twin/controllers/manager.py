@@ -58,7 +58,11 @@ class Controllers:
             found = (each for each in self.all if each.watches is None or change.resource in each.watches)
             interested = self._interested[change.resource] = tuple(found)
         for each in interested:
-            each.observe(change)
+            try:
+                each.observe(change)
+            except Exception:
+                # The others must hear of it all the same.
+                log.exception("%s failed on %s %s/%s", type(each).__name__, change.resource, change.namespace, change.name)
 
     @property
     def idle(self) -> bool:
