@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.real.build import build
 from tests.real.programs import PROGRAMS
-from tests.support.alone import alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,21 +63,20 @@ def run(commands: list[Command], home: Path) -> list[str]:
     folder = home / "project"
     folder.mkdir()
     (folder / "examples").symlink_to(ROOT / "examples")
-    with alone("processes") if "--processes" in script else nullcontext():
-        try:
-            done = subprocess.run(
-                ["bash", "-c", script],
-                cwd=folder,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-                timeout=300,
-            )
-        finally:
-            stop = 'for name in $(sliceworks twin status -o name); do sliceworks twin stop --quiet --name "$name"; done'
-            subprocess.run(["bash", "-c", stop], env=environment, check=True)
+    try:
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    finally:
+        stop = 'for name in $(sliceworks twin status -o name); do sliceworks twin stop --quiet --name "$name"; done'
+        subprocess.run(["bash", "-c", stop], env=environment, check=True)
     printed = re.split(rf"{_MARK}\d+\n", done.stdout)
     assert len(printed) == len(commands) + 1, done.stdout
     return printed[:-1]

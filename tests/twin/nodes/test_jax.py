@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.alone import alone
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
@@ -47,8 +46,7 @@ def test_two_slices_all_reduce(tmp_path: Path) -> None:
                 assert f"process {process} of 4 on slice {index}: the sum is 10" in words
         assert sorted(said) == ["0", "1"]
 
-    with alone("processes"):
-        clock.run(main())
+    clock.run(main())
 
 
 async def finished(client: Client) -> list[dict[str, Any]]:

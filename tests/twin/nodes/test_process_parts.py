@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.twin import main
 from sliceworks.twin.nodes.processes import volumes
 from sliceworks.twin.nodes.processes.expansion import expand
-from sliceworks.twin.nodes.processes.hosts import Hosts
+from sliceworks.twin.nodes.processes.hosts import Hosts, Part
 from sliceworks.twin.nodes.processes.logs import LogOptions, read_log
 from sliceworks.twin.nodes.processes.sources import amount_of, field_of
 from sliceworks.twin.nodes.processes.tpu import tpu_variables
@@ -47,17 +48,33 @@ def test_references(text: str, expected: str) -> None:
     ],
 )
 def test_names_become_addresses(text: str, expected: str) -> None:
-    assert Hosts(many=True).replaced(text, "ml", "web") == expected
+    assert Hosts(1).replaced(text, "ml", "web") == expected
 
 
 def test_a_name_keeps_its_address() -> None:
-    hosts = Hosts(many=True)
+    hosts = Hosts(1)
     assert hosts.replaced("b.web", "ml", "web") == "127.1.0.1"
     assert (
         hosts.of_pod({"metadata": {"name": "x", "namespace": "ml"}, "spec": {"hostname": "b", "subdomain": "web"}}) == "127.1.0.1"
     )
     assert hosts.address("other", "b", "web") == "127.1.0.2"
-    assert Hosts(many=False).address("ml", "b", "web") == "127.0.0.1"
+    assert Hosts(7).address("ml", "b", "web") == "127.7.0.1"
+    assert Hosts(0).address("ml", "b", "web") == "127.0.0.1"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux answers on every loopback address")
+def test_two_twins_do_not_share_addresses() -> None:
+    one, two = Part(), Part()
+    try:
+        assert one.number
+        assert two.number
+        assert one.number != two.number
+    finally:
+        one.close()
+        again = Part()
+        assert again.number != two.number
+        two.close()
+        again.close()
 
 
 def slice_pod(**labels: str) -> Object:

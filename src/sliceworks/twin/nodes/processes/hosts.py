@@ -1,4 +1,4 @@
-"""Names of pods on loopback: every `<hostname>.<subdomain>` has an address of its own in 127.0.0.0/8.
+"""Names of pods on loopback: every `<hostname>.<subdomain>` has an address of its own, in a part of 127.0.0.0/8 that is one twin's.
 
 Nothing of the machine's name service is changed, which would need root. Names that stand in a container's command, arguments and
 environment are replaced by addresses before the process starts. A name has its address from the first time anybody mentions it, so
@@ -8,12 +8,41 @@ that a process may be told of a peer that does not run yet.
 from __future__ import annotations
 
 import re
+import socket
 import sys
 from typing import Any
 
+from sliceworks.base.errors import SliceworksError
+
 Obj = dict[str, Any]
 _EVERYBODY = "127.0.0.1"
-_FIRST = (127 << 24) + (1 << 16) + 1  # 127.1.0.1
+
+
+class Part:
+    """127.N.0.0/16, held until it is closed: two twins of one machine must not give their pods the same addresses.
+
+    N is 0 where only one loopback address works. The kernel lets go of what a process held that was killed.
+    """
+
+    def __init__(self) -> None:
+        self._held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.number = self._claim() if sys.platform == "linux" else 0
+
+    def _claim(self) -> int:
+        for number in range(1, 255):
+            try:
+                self._held.bind(f"\0sliceworks-loopback-{number}")
+            except OSError:
+                continue
+            return number
+        self._held.close()
+        raise SliceworksError(
+            "no loopback addresses are left: 254 twins run processes here", hint="stop some: sliceworks twin list"
+        )
+
+    def close(self) -> None:
+        """Let others have it."""
+        self._held.close()
 
 
 def hostname(pod: Obj) -> str:
@@ -22,19 +51,19 @@ def hostname(pod: Obj) -> str:
 
 
 class Hosts:
-    """Gives each name in a namespace its address. Where only one loopback address works, all names share it."""
+    """Gives each name in a namespace its address in 127.N.0.0/16. Where only one loopback address works, all names share it."""
 
-    def __init__(self, *, many: bool = sys.platform == "linux") -> None:
-        self._many = many
+    def __init__(self, part: int) -> None:
+        self._first = (127 << 24) + (part << 16) + 1 if part else 0
         self._addresses: dict[tuple[str, str, str], str] = {}
 
     def address(self, namespace: str, name: str, subdomain: str = "") -> str:
         """The address of a pod by its host name and subdomain."""
-        if not self._many:
+        if not self._first:
             return _EVERYBODY
         key = (namespace, subdomain, name)
         if key not in self._addresses:
-            number = _FIRST + len(self._addresses)
+            number = self._first + len(self._addresses)
             self._addresses[key] = ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
         return self._addresses[key]
 

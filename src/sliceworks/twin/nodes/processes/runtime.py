@@ -11,7 +11,7 @@ from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.resources import Key, key_of
 from sliceworks.kube.transport import Response
 from sliceworks.twin.nodes.pod_status import TERMINAL
-from sliceworks.twin.nodes.processes.hosts import Hosts
+from sliceworks.twin.nodes.processes.hosts import Hosts, Part
 from sliceworks.twin.nodes.processes.logs import LogOptions, follow_log, read_log, since_seconds
 from sliceworks.twin.nodes.processes.pod import PodRun
 from sliceworks.twin.nodes.processes.process import end_leftovers
@@ -34,7 +34,8 @@ class ProcessRuntime:
         self._client = client.using(field_manager="kubelet")
         self._recorder = EventRecorder(self._client, "kubelet", core=True)
         self._folder = folder
-        self._hosts = Hosts()
+        self._part = Part()
+        self._hosts = Hosts(self._part.number)
         self._runs: dict[Key, PodRun] = {}
         self._ended: set[asyncio.Task[None]] = set()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,6 +82,7 @@ class ProcessRuntime:
             run.end()
         await asyncio.gather(*(run.task for run in runs), *self._ended, return_exceptions=True)
         self._runs.clear()
+        self._part.close()
         await self._recorder.close(1.0)
 
     def logs(self, call: Call, pod: Obj, container: str) -> Response:
