@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.specs.environment import Environment
+from sliceworks.specs.gateway import Gateway
 from sliceworks.specs.model import API_VERSION, GROUP
 from sliceworks.specs.scenario import Scenario
 from sliceworks.specs.training import TrainingJob
@@ -16,7 +17,12 @@ from sliceworks.specs.training import TrainingJob
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
 
-KINDS: dict[str, type[BaseModel]] = {"Environment": Environment, "Scenario": Scenario, "TrainingJob": TrainingJob}
+KINDS: dict[str, type[BaseModel]] = {
+    "Environment": Environment,
+    "Gateway": Gateway,
+    "Scenario": Scenario,
+    "TrainingJob": TrainingJob,
+}
 
 
 def is_ours(document: Document) -> bool:
