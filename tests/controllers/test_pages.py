@@ -8,7 +8,7 @@ import pytest
 
 from sliceworks.base import clock
 from sliceworks.base.errors import UsageError
-from sliceworks.controllers.metrics import Registry
+from sliceworks.base.metrics import Registry
 from sliceworks.controllers.serving import PageServer, health, numbers, parse_address
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from tests.support.embedded import Embedded, on_twin
 
 from sliceworks.base import clock
+from sliceworks.base.metrics import Registry
 from sliceworks.controllers import running
-from sliceworks.controllers.metrics import Registry
 from sliceworks.controllers.running import Settings, run
 from sliceworks.kube.client import Client
 

@@ -11,11 +11,11 @@ import orjson
 from tests.support import discovery
 
 from sliceworks.base import clock
+from sliceworks.base.metrics import Registry
 from sliceworks.cloud.container import Container
 from sliceworks.cloud.credentials import Token
 from sliceworks.cloud.inprocess import InProcess
 from sliceworks.cloud.session import Session
-from sliceworks.controllers.metrics import Registry
 from sliceworks.controllers.slices.controller import SlicesController
 from sliceworks.controllers.slices.settings import Settings
 from sliceworks.controllers.slices.watching import JOBSET

@@ -12,8 +12,8 @@ from sliceworks.cli import connections, options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sliceworks.base.metrics import Registry
     from sliceworks.controllers.graphs import Options
-    from sliceworks.controllers.metrics import Registry
     from sliceworks.controllers.running import Runs, Settings
     from sliceworks.controllers.slices.settings import Settings as SliceSettings
     from sliceworks.kube.client import Client
@@ -93,8 +93,8 @@ def run(*, which: tuple[str, ...], **given: Any) -> None:
 
 
 async def _run(which: tuple[str, ...], given: dict[str, Any]) -> None:
+    from sliceworks.base.metrics import Registry
     from sliceworks.controllers import running
-    from sliceworks.controllers.metrics import Registry
 
     registry = Registry()
     async with connections.open_cluster(given["kubeconfig"], given["context"], given["twin"]) as client:

@@ -14,7 +14,7 @@ from sliceworks.kube.leader import LeaderElection, Timing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sliceworks.controllers.metrics import Registry
+    from sliceworks.base.metrics import Registry
     from sliceworks.kube.client import Client
 
 OFF = ("", "0")

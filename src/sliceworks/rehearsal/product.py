@@ -82,11 +82,11 @@ def _graphs(cluster: Cluster) -> Runs:
 
 def _slices(cluster: Cluster, place: CloudCluster) -> Runs:
     """The slices controller, beside the twin's own cloud."""
+    from sliceworks.base.metrics import Registry
     from sliceworks.cloud.container import Container
     from sliceworks.cloud.credentials import Token
     from sliceworks.cloud.inprocess import InProcess
     from sliceworks.cloud.session import Session
-    from sliceworks.controllers.metrics import Registry
     from sliceworks.controllers.slices.controller import SlicesController
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.twin.cloud.container.places import zones_of

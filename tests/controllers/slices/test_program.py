@@ -9,9 +9,9 @@ from tests.support.slices import CLUSTER, LOCATION, PROJECT, SETTINGS, jobset, r
 
 from sliceworks.base import clock
 from sliceworks.base.errors import UsageError
+from sliceworks.base.metrics import Registry
 from sliceworks.cloud import connecting, metadata
 from sliceworks.cloud.metadata import Whereabouts
-from sliceworks.controllers.metrics import Registry
 from sliceworks.controllers.slices.program import SlicesProgram, complete
 from sliceworks.controllers.slices.settings import Settings
 from sliceworks.kube.client import Client

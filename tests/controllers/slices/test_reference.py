@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from sliceworks.base import duration
-from sliceworks.controllers.metrics import Registry
+from sliceworks.base.metrics import Registry
 from sliceworks.controllers.slices import settings, words
 from sliceworks.controllers.slices.metrics import Metrics
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.base.errors import TimedOut
+from sliceworks.base.metrics import Registry
 from sliceworks.controllers.graphs import definitions, names, records
 from sliceworks.controllers.graphs.compiling import Compiler
 from sliceworks.controllers.graphs.graphs import Graphs
@@ -18,7 +19,6 @@ from sliceworks.controllers.graphs.records import in_cache
 from sliceworks.controllers.graphs.revision_keeper import RevisionKeeper
 from sliceworks.controllers.graphs.views import View, Views
 from sliceworks.controllers.graphs.world import World
-from sliceworks.controllers.metrics import Registry
 from sliceworks.kube.controller import Controller, same_object
 from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.informers import Informers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sliceworks.controllers.metrics import Registry
+    from sliceworks.base.metrics import Registry
 
 
 class Measures:

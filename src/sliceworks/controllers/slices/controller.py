@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Self
 
 from sliceworks.base import clock
-from sliceworks.controllers.metrics import Registry
+from sliceworks.base.metrics import Registry
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.cloudside import Cloud
 from sliceworks.controllers.slices.clusterside import Cluster

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sliceworks.controllers.metrics import Registry
+    from sliceworks.base.metrics import Registry
 
 _CAPACITY = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 1800.0, 3600.0, 7200.0)
 _DECISIONS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)

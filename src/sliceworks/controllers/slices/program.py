@@ -11,7 +11,7 @@ from sliceworks.controllers.slices.controller import SlicesController
 from sliceworks.controllers.slices.metrics import Metrics
 
 if TYPE_CHECKING:
-    from sliceworks.controllers.metrics import Registry
+    from sliceworks.base.metrics import Registry
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.kube.client import Client
 

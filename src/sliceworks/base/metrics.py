@@ -1,4 +1,4 @@
-"""Numbers that a controller counts, in the text that Prometheus reads."""
+"""Numbers that a program counts, in the text that Prometheus reads."""
 
 from __future__ import annotations
 
