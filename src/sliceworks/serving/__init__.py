@@ -1,1 +1,1 @@
-"""A ModelService turned into manifests, one module per engine, and the gateway."""
+"""ModelServices turned into objects of a cluster, one module for each engine; and the gateway in front of them."""

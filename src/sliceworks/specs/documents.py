@@ -12,6 +12,7 @@ from sliceworks.specs.environment import Environment
 from sliceworks.specs.gateway import Gateway
 from sliceworks.specs.model import API_VERSION, GROUP
 from sliceworks.specs.scenario import Scenario
+from sliceworks.specs.serving import ModelService
 from sliceworks.specs.training import TrainingJob
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 KINDS: dict[str, type[BaseModel]] = {
     "Environment": Environment,
     "Gateway": Gateway,
+    "ModelService": ModelService,
     "Scenario": Scenario,
     "TrainingJob": TrainingJob,
 }

@@ -1,0 +1,103 @@
+"""The gateway in front of model services: its document, and the objects that run it on its own pool. Pure.
+
+Model services of one namespace that name the same gateway share it: its document is made of all of theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import yamls
+from sliceworks.base.errors import InvalidDocument
+from sliceworks.serving import front_objects, jetstream, naming, saxml, triton, versions, vllm
+from sliceworks.specs.model import API_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    from sliceworks.specs.serving import Front, Model, ModelService
+
+Object = dict[str, Any]
+ENGINES: dict[str, ModuleType] = {"saxml": saxml, "triton": triton, "jetstream": jetstream, "vllm": vllm}
+
+
+def manifests(services: Sequence[ModelService]) -> list[Object]:
+    """The objects of one gateway. The last service is the one whose document says how it runs."""
+    if not services or services[-1].spec.gateway is None:
+        return []
+    last = services[-1]
+    return front_objects.manifests(last, yamls.dump(document(services)), sax_root=_sax_root(services), grpc=_grpc(services))
+
+
+def document(services: Sequence[ModelService]) -> Object:
+    """The gateway's own document."""
+    last = services[-1]
+    front = last.spec.gateway
+    assert front is not None
+    keys = {key.name: key for each in services for key in (each.spec.gateway.keys if each.spec.gateway else ())}
+    listen: Object = {"host": "0.0.0.0", "port": front_objects.PORTS["http"]}
+    if _grpc(services):
+        listen["grpcPort"] = front_objects.GRPC_PORT
+    if front.tls:
+        listen["tls"] = {"certificate": f"{front_objects.TLS}/tls.crt", "key": f"{front_objects.TLS}/tls.key"}
+    admin: Object = {"host": "0.0.0.0", "port": front_objects.PORTS["admin"], "openMetrics": True}
+    if front.admin_key:
+        admin["key"] = {"file": front_objects.secret_file(front.admin_key)}
+    spec: Object = {"listen": listen, "admin": admin, **({} if keys else {"anonymous": True})}
+    if keys:
+        spec["keys"] = [_key(key) for key in keys.values()]
+    spec["models"] = [_model(each, model) for each in services for model in each.spec.models]
+    spec |= _settings(front)
+    place = {"namespace": last.metadata.namespace} if last.metadata.namespace else {}
+    return {"apiVersion": API_VERSION, "kind": "Gateway", "metadata": {"name": front.name, **place}, "spec": spec}
+
+
+def _settings(front: Front) -> Object:
+    given = front.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
+    names = ("caps", "timeouts", "retries", "balancing", "health", "tracing", "accessLog")
+    return {name: given[name] for name in names if name in given}
+
+
+def _key(key: Any) -> Object:
+    given: Object = key.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
+    if key.secret:
+        given["secret"] = {"file": front_objects.secret_file(key.secret)}
+    return given
+
+
+def _model(service: ModelService, model: Model) -> Object:
+    """A model, and where it is: found by the labels of its Service, or two versions with their shares."""
+    spec, engine = service.spec, ENGINES[service.spec.engine]
+    if spec.saxml:
+        return {"name": model.name, "backends": [{"kind": engine.KIND, "url": f"{spec.saxml.cell}/{model.name}"}]}
+    if spec.canary:
+        shares = ((versions.STABLE, 100 - spec.canary.weight), (versions.CANARY, spec.canary.weight))
+        return {"name": model.name, "backends": [_backend(service, engine, track, share) for track, share in shares if share]}
+    found: Object = {"kind": engine.KIND, "labels": naming.selector(service, naming.SERVER), "port": engine.PORT}
+    if engine.GRPC_PORT:
+        found["grpcPort"] = engine.GRPC_PORT
+    return {"name": model.name, "discover": found}
+
+
+def _backend(service: ModelService, engine: ModuleType, track: str, share: int) -> Object:
+    host = ".".join(filter(None, (f"{service.metadata.name}-{track}", service.metadata.namespace)))
+    found: Object = {"kind": engine.KIND, "url": f"http://{host}:{engine.PORTS[engine.PORT]}", "weight": float(share)}
+    if engine.GRPC_PORT:
+        found["grpc"] = f"{host}:{engine.PORTS[engine.GRPC_PORT]}"
+    return found
+
+
+def _grpc(services: Sequence[ModelService]) -> bool:
+    return any(each.spec.engine == "triton" for each in services)
+
+
+def _sax_root(services: Sequence[ModelService]) -> str:
+    """The one root that the gateway's Sax client knows."""
+    roots = {saxml.root(each.spec.saxml): each.metadata.name for each in services if each.spec.saxml}
+    if len(roots) > 1:
+        named = " and ".join(sorted(roots.values()))
+        raise InvalidDocument(
+            f"{named} share a gateway and have different Sax roots", hint="give one of them a gateway of another name"
+        )
+    return next(iter(roots), "")

@@ -1,0 +1,86 @@
+"""The record of a model service in its namespace: a ConfigMap with the document and the list of what was made of it. Pure.
+
+It owns everything else: who deletes it, with whatever tool, deletes the service. Nothing of ours is needed in the cluster for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sliceworks.base import yamls
+from sliceworks.serving import naming
+from sliceworks.specs.serving import ModelService
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Object = dict[str, Any]
+LABEL = "sliceworks.dev/record"
+KIND = "model-service"
+_DOCUMENT, _OBJECTS = "document.yaml", "objects"
+
+
+class Reference(NamedTuple):
+    """An object of the service's namespace."""
+
+    api_version: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What was deployed."""
+
+    service: ModelService
+    document: Object
+    objects: frozenset[Reference]
+    uid: str
+    created: str
+
+    @property
+    def owner(self) -> Object:
+        """The reference that makes an object part of the service."""
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": record_name(self.service.metadata.name), "uid": self.uid}
+
+
+def record_name(name: str) -> str:
+    """The ConfigMap of a model service."""
+    return f"{name}-model-service"
+
+
+def reference(obj: Object) -> Reference:
+    """Which object this is."""
+    return Reference(obj["apiVersion"], obj["kind"], obj["metadata"]["name"])
+
+
+def write(service: ModelService, document: Mapping[str, Any], objects: Iterable[Object]) -> Object:
+    """The ConfigMap."""
+    metadata = naming.metadata(service, record_name(service.metadata.name), "record")
+    metadata["labels"][LABEL] = KIND
+    listed = sorted({reference(each) for each in objects})
+    lines = "".join(f"{each.api_version} {each.kind} {each.name}\n" for each in listed)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {_DOCUMENT: yamls.dump(dict(document)), _OBJECTS: lines},
+    }
+
+
+def read(found: Object) -> Record:
+    """What a ConfigMap records; raises InvalidDocument where somebody has changed it beyond use."""
+    from sliceworks.specs import documents
+
+    metadata, data = found["metadata"], found.get("data") or {}
+    [document] = yamls.load_all(data.get(_DOCUMENT, ""), f"configmap/{metadata['name']}") or [
+        yamls.Document({}, metadata["name"], 1, {})
+    ]
+    service = documents.read(document)
+    assert isinstance(service, ModelService)
+    objects = frozenset(Reference(*line.split()) for line in data.get(_OBJECTS, "").splitlines() if len(line.split()) == 3)
+    return Record(service, document.data, objects, metadata.get("uid", ""), metadata.get("creationTimestamp", ""))

@@ -1,0 +1,91 @@
+"""Jobs of a Sax cell: checkpoints are converted before servers start, models are published when they have. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.serving import objects, pods
+from sliceworks.serving.machines import pool, small
+
+if TYPE_CHECKING:
+    from sliceworks.specs.serving import ModelService, Saxml, SaxModel
+
+Object = dict[str, Any]
+_FOLDER = "/checkpoints"
+_MODULE = "saxml.server.pax.lm.params.lm_cloud"
+_CONVERTING = {"sliceworks.dev/run-seconds": "1200", **pods.SIMULATED}
+_PUBLISHING = {"sliceworks.dev/run-seconds": "60", **pods.SIMULATED}
+# Every step's failure ends the script, and so fails the Job. Orbax takes a checkpoint in a bucket for whole only where each of
+# its folders has the mark: marks go up last, when everything else is there.
+_CONVERT = """\
+set -euo pipefail
+mkdir -p {folder}/base {folder}/pax
+gcloud storage cp --recursive {source}/* {folder}/base
+python3 -m {module} --base {folder}/base --pax {folder}/pax {args}
+cd {folder}/pax
+[ -n "$(find . -type f)" ] || {{ echo "the converter wrote nothing" >&2; exit 1; }}
+gcloud storage cp --recursive . {target}
+find . -type d -exec touch {{}}/commit_success.txt \\;
+find . -name commit_success.txt | while read -r mark; do gcloud storage cp "$mark" {target}/"${{mark#./}}"; done
+gcloud storage ls {target}/**/commit_success.txt
+"""
+
+
+def model_class(model: SaxModel) -> str:
+    """The class with its whole module."""
+    return model.model_class if "." in model.model_class else f"{_MODULE}.{model.model_class}"
+
+
+def conversions(service: ModelService, part: Saxml) -> list[Object]:
+    """A Job for each model whose checkpoint is converted."""
+    return [_conversion(service, model) for model in part.models if model.convert]
+
+
+def _conversion(service: ModelService, model: SaxModel) -> Object:
+    wanted = model.convert
+    assert wanted is not None
+    # The class names a folder such as checkpoint_00000000 within what the converter writes.
+    target = model.checkpoint.rstrip("/").rpartition("/")[0]
+    script = _CONVERT.format(
+        folder=_FOLDER,
+        source=shlex.quote(wanted.source.rstrip("/")),
+        module=shlex.quote(wanted.module),
+        args=shlex.join(wanted.args),
+        target=shlex.quote(target),
+    )
+    container = pods.container(
+        "convert",
+        wanted.image,
+        small(wanted.cpu, wanted.memory),
+        command=["bash", "-c", script],
+        env=[{"name": "CLOUDSDK_CONFIG", "value": f"{pods.SCRATCH}/gcloud"}, {"name": "JAX_PLATFORMS", "value": "cpu"}],
+        mounts=[{"name": "checkpoints", "mountPath": _FOLDER}],
+    )
+    folder = {"name": "checkpoints", "emptyDir": {"sizeLimit": wanted.disk}}
+    pod = pods.pod(service.spec, [container], pool(wanted.pool), volumes=[folder])
+    template = objects.template(service, "converter", pod, **_CONVERTING)
+    return objects.job(service, "convert", "converter", template, tries=1)
+
+
+def publication(service: ModelService, part: Saxml, root: str) -> list[Object]:
+    """A Job that publishes every model, in place of what has its name."""
+    if not part.publish:
+        return []
+    lines = ["set -euo pipefail"]
+    for model in part.models:
+        path = f"{part.cell}/{model.name}"
+        words = shlex.join([path, model_class(model), model.checkpoint, str(model.replicas or max(service.spec.replicas, 1))])
+        known = shlex.quote(path)
+        # Sax can change the number of a published model's servers, and nothing else of it.
+        lines.append(f"if saxutil ls {known}; then saxutil unpublish {known}; fi")
+        lines += [f"saxutil publish {words}", f"saxutil ls {known}"]
+    container = pods.container(
+        "publish",
+        part.util_image,
+        small("500m", "512Mi"),
+        command=["bash", "-c", "\n".join(lines)],
+        env=[{"name": "SAX_ROOT", "value": root}],
+    )
+    template = objects.template(service, "publisher", pods.pod(service.spec, [container], {}), **_PUBLISHING)
+    return [objects.job(service, "publish", "publisher", template, tries=6)]

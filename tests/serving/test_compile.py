@@ -1,0 +1,190 @@
+"""ModelServices turned into objects: golden files to be read, and what must hold in all of them.
+
+`SLICEWORKS_RECORD=1` rewrites the golden files and fails the run once, so that a person reads the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.model_services import EXAMPLES, changed, example, service
+
+from sliceworks.base import yamls
+from sliceworks.base.errors import InvalidDocument
+from sliceworks.serving import checks, front
+from sliceworks.serving.compile import manifests, plan
+from sliceworks.specs.gateway import Gateway
+
+GOLDENS = Path(__file__).parent / "goldens"
+Object = dict[str, Any]
+
+
+def pods(objects: list[Object]) -> list[Object]:
+    return [each["spec"]["template"]["spec"] for each in objects if each["kind"] in ("Deployment", "StatefulSet", "Job")]
+
+
+def one(objects: list[Object], kind: str, name: str) -> Object:
+    [found] = [each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_golden(name: str) -> None:
+    path, made = GOLDENS / f"{name}.yaml", yamls.dump_all(manifests(example(name)))
+    if os.environ.get("SLICEWORKS_RECORD"):
+        before = path.read_text() if path.exists() else ""
+        path.write_text(made)
+        assert before == made, f"{path.name} was rewritten: read the difference"
+    assert path.read_text() == made
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_nothing_is_wrong_with_an_example(name: str) -> None:
+    assert checks.check(example(name)) == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_nothing_runs_as_root_or_asks_for_more_than_it_needs(name: str) -> None:
+    for pod in pods(manifests(example(name))):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] >= 1000
+        assert "hostNetwork" not in pod
+        for container in pod["containers"]:
+            secured = container["securityContext"]
+            assert secured["allowPrivilegeEscalation"] is False
+            assert secured["capabilities"] == {"drop": ["ALL"]}
+            assert secured["readOnlyRootFilesystem"] is True or container["name"] == "load"
+            resources = container["resources"]
+            assert {"cpu", "memory"} <= set(resources["requests"])
+            assert resources["limits"]["memory"] == resources["requests"]["memory"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_servers_are_guarded_and_let_finish(name: str) -> None:
+    made = manifests(example(name))
+    guarded = [each["spec"]["podSelector"]["matchLabels"] for each in made if each["kind"] == "NetworkPolicy"]
+    kept = [each["spec"]["selector"]["matchLabels"] for each in made if each["kind"] == "PodDisruptionBudget"]
+    servers = [each for each in made if each["metadata"]["labels"]["app.kubernetes.io/component"] == "server"]
+    workloads = [each for each in servers if each["kind"] in ("Deployment", "StatefulSet")]
+    assert workloads
+    for each in workloads:
+        template = each["spec"]["template"]
+        labels = template["metadata"]["labels"].items()
+        assert any(found.items() <= labels for found in guarded)
+        assert any(found.items() <= labels for found in kept)
+        container = template["spec"]["containers"][0]
+        assert container["lifecycle"]["preStop"]["sleep"]["seconds"] < template["spec"]["terminationGracePeriodSeconds"]
+        assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(container)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_no_load_balancer_is_made_beside_the_routes(name: str) -> None:
+    for each in manifests(example(name)):
+        assert each["kind"] != "Ingress"
+        assert each["kind"] != "Service" or "type" not in each["spec"]
+
+
+@pytest.mark.parametrize("name", [each for each in EXAMPLES if example(each).spec.gateway])
+def test_the_gateway_gets_a_document_that_it_can_read(name: str) -> None:
+    configuration = one(manifests(example(name)), "ConfigMap", example(name).spec.gateway.name)  # type: ignore[union-attr]
+    [document] = yamls.load_all(configuration["data"]["gateway.yaml"], "gateway.yaml")
+    read = Gateway.model_validate(document.data)
+    assert [each.name for each in read.spec.models] == [each.name for each in example(name).spec.models]
+
+
+def test_chips_and_topology_are_the_catalogues() -> None:
+    server = one(manifests(example("llama2-7b-saxml")), "Deployment", "llama2-7b")["spec"]["template"]["spec"]
+    [container] = server["containers"]
+    assert {"--platform_chip=tpuv5e", "--platform_topology=2x2", "--sax_cell=/sax/test"} <= set(container["args"])
+    assert container["resources"]["limits"]["google.com/tpu"] == "4"
+    assert server["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x2"
+    assert [each["key"] for each in server["tolerations"]] == ["google.com/tpu"]
+
+
+def test_a_slice_of_several_hosts_is_a_stateful_set_that_has_its_pool_alone() -> None:
+    made = manifests(example("llama2-70b-saxml"))
+    for number in range(2):
+        found = one(made, "StatefulSet", f"llama2-70b-{number}")["spec"]
+        assert (found["replicas"], found["podManagementPolicy"]) == (4, "Parallel")
+        pod = found["template"]["spec"]
+        env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+        assert env["TPU_WORKER_HOSTNAMES"] == ",".join(f"$(SLICE_NAME)-{host}.llama2-70b-hosts" for host in range(4))
+        [near] = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert near["topologyKey"] == "cloud.google.com/gke-nodepool"
+        assert near["labelSelector"]["matchExpressions"][0]["values"] == [f"llama2-70b-{number}"]
+    assert one(made, "Service", "llama2-70b")["spec"]["selector"]["apps.kubernetes.io/pod-index"] == "0"
+
+
+def test_a_failure_of_any_step_fails_the_converter() -> None:
+    made = manifests(example("llama2-7b-saxml"))
+    [job] = [each for each in made if each["metadata"]["labels"]["app.kubernetes.io/component"] == "converter"]
+    script = job["spec"]["template"]["spec"]["containers"][0]["command"][2]
+    assert script.startswith("set -euo pipefail\n")
+    assert "||" not in script.replace('|| { echo "the converter wrote nothing" >&2; exit 1; }', "")
+    assert script.index("cp --recursive .") < script.index("commit_success.txt")
+
+
+def test_work_that_changes_is_another_job() -> None:
+    def jobs(text: str) -> set[str]:
+        changes = changed("gemma-jetstream", "7b-it/2", text)
+        return {each["metadata"]["name"] for each in manifests(changes) if each["kind"] == "Job"}
+
+    assert jobs("7b-it/2") == jobs("7b-it/2")
+    assert jobs("7b-it/2") != jobs("7b-it/3")
+
+
+def test_replicas_are_left_to_the_autoscaler() -> None:
+    made = manifests(example("densenet-triton"))
+    assert "replicas" not in one(made, "Deployment", "densenet")["spec"]
+    [metric] = one(made, "HorizontalPodAutoscaler", "densenet")["spec"]["metrics"]
+    assert metric["pods"]["metric"]["name"] == "prometheus.googleapis.com|nv_inference_pending_request_count|gauge"
+    plain = manifests(changed("densenet-triton", "{min: 1, max: 3}", "{min: 1, max: 3, source: prometheus}"))
+    [metric] = one(plain, "HorizontalPodAutoscaler", "densenet")["spec"]["metrics"]
+    assert metric["pods"]["metric"]["name"] == "nv_inference_pending_request_count"
+
+
+def test_a_canary_gets_its_share() -> None:
+    made = manifests(example("densenet-triton-mesh"))
+    [rule] = one(made, "VirtualService", "densenet-mesh")["spec"]["http"]
+    assert {each["destination"]["host"]: each["weight"] for each in rule["route"]} == {
+        "densenet-mesh-stable": 90,
+        "densenet-mesh-canary": 10,
+    }
+    front_text = "canary: {weight: 25}\n  gateway: {image: 'g:1'}\n  route:"
+    behind = changed(
+        "densenet-triton-mesh", "canary:\n    weight: 10\n    image: nvcr.io/nvidia/tritonserver:25.09-py3\n  route:", front_text
+    )
+    [model] = front.document([behind])["spec"]["models"]
+    assert [each["weight"] for each in model["backends"]] == [75.0, 25.0]
+    assert (
+        one(manifests(behind), "VirtualService", "densenet-mesh")["spec"]["http"][0]["route"][0]["destination"]["host"] == "gateway"
+    )
+
+
+def test_services_of_a_namespace_share_a_gateway() -> None:
+    names = ("llama2-7b-saxml", "llama2-13b-saxml", "llama2-70b-saxml")
+    services = [example(name) for name in names]
+    found = front.document(services)["spec"]["models"]
+    assert [each["name"] for each in found] == ["llama2-7b", "llama2-13b", "llama2-70b"]
+    assert found[2]["backends"] == [{"kind": "sax", "url": "/sax/llama70b/llama2-70b"}]
+    elsewhere = changed("llama2-13b-saxml", "adminBucket: my-project-saxml-admin", "adminBucket: other-bucket")
+    with pytest.raises(InvalidDocument, match="different Sax roots"):
+        front.manifests([services[0], elsewhere])
+
+
+def test_what_the_document_says_wins_over_what_is_told() -> None:
+    text = "vllm: {model: {name: a, source: a/b}}, accelerator: {type: l4-1}, env: {HF_HOME: /data}, args: [--port=9000]"
+    [container] = one(manifests(service("vllm", text)), "Deployment", "served")["spec"]["template"]["spec"]["containers"]
+    assert [each["value"] for each in container["env"] if each["name"] == "HF_HOME"] == ["/data"]
+    assert container["args"][-1] == "--port=9000"
+
+
+def test_a_plan_has_a_price() -> None:
+    found = plan(example("llama2-70b-saxml"))
+    assert (found.what, str(found.price)) == ("2 × v5litepod-16", "38.40")
+    assert plan(example("densenet-triton")).what == "1–3 × t4-1"
+    cpu = plan(service("triton", "triton: {repository: /models, models: [{name: a}]}"))
+    assert (cpu.what, cpu.price) == ("1 × CPU", None)
