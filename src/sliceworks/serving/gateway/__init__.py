@@ -1,0 +1,1 @@
+"""The gateway: one HTTP API in front of model servers of every kind, and a model server to rehearse with."""

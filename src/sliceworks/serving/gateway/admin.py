@@ -1,0 +1,104 @@
+"""The gateway's other port: numbers, state and changes, for whoever has the admin key. Probes need none."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base.errors import SliceworksError
+from sliceworks.serving.gateway import shapes
+from sliceworks.serving.gateway.http.messages import JSON
+from sliceworks.serving.gateway.keys import digest_of, sent_key
+from sliceworks.serving.gateway.refusals import Refusal, no_key, no_route, wrong_method
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sliceworks.serving.gateway.http.messages import Request
+    from sliceworks.serving.gateway.http.reply import Reply
+    from sliceworks.serving.gateway.program import Program
+
+_PROBES = frozenset({"/healthz", "/readyz"})
+_ROUTES = {
+    "/healthz": "GET",
+    "/readyz": "GET",
+    "/metrics": "GET",
+    "/admin/status": "GET",
+    "/admin/reload": "POST",
+    "/admin/drain": "POST",
+}
+_NUMBERS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+
+
+class Admin:
+    """What the admin port serves."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def screen(self, method: str, path: str, headers: Mapping[str, str]) -> object:
+        """Only who has the admin key goes on."""
+        state = self._program.application.state
+        open_metrics = state.spec.admin is not None and state.spec.admin.open_metrics
+        if path not in _PROBES and not (path == "/metrics" and open_metrics):
+            known = state.admin_key
+            if known is None or not hmac.compare_digest(known, digest_of(sent_key(headers))):
+                raise no_key()
+        if path not in _ROUTES:
+            raise no_route(method, path)
+        if method != _ROUTES[path]:
+            raise wrong_method(method, path)
+        return None
+
+    async def handle(self, request: Request, reply: Reply) -> None:
+        """Answer."""
+        program, path = self._program, request.path
+        if path == "/metrics":
+            reply.send(200, [_NUMBERS], program.application.measures.registry.text().encode())
+        elif path == "/admin/status":
+            reply.send(200, [JSON], orjson.dumps(self._status()))
+        elif path == "/admin/reload":
+            await self._reload(reply)
+        elif path == "/admin/drain":
+            program.application.draining = True
+            reply.send(202, [JSON], b'{"draining":true}')
+        elif path == "/readyz" and not program.application.ready():
+            raise Refusal(503, "draining", "this gateway is ending", retry_after=1)
+        else:
+            reply.send(200, [])
+
+    async def _reload(self, reply: Reply) -> None:
+        try:
+            changed = await self._program.reload()
+        except SliceworksError as error:
+            raise Refusal(422, "invalid_document", f"the document was not taken, the old one goes on: {error.message}") from error
+        reply.send(200, [JSON], orjson.dumps({"changed": changed}))
+
+    def _status(self) -> dict[str, Any]:
+        application = self._program.application
+        models = [
+            {
+                "name": served.name,
+                "kind": served.model.kind,
+                "waiting": served.group.waiting,
+                "backends": [
+                    {
+                        "url": server.name,
+                        "well": server.well,
+                        "circuitOpen": server.circuit_open,
+                        "outstanding": server.outstanding,
+                        "connections": server.pool.open,
+                    }
+                    for server in served.group.servers
+                ],
+            }
+            for served in application.state.models.values()
+        ]
+        told = {"draining": application.draining, "underWay": application.relay.under_way, "problem": self._program.problem}
+        return {**told, "models": models}
+
+    def refuse(self, path: str, refusal: Refusal) -> bytes:
+        """As OpenAI's routes do."""
+        return shapes.openai(refusal)

@@ -1,0 +1,191 @@
+"""The gateway as an application: who may ask, which route it is, what it costs, and what is counted afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import uuid
+from typing import TYPE_CHECKING, Protocol, cast
+
+from sliceworks.serving.gateway import shapes, usage
+from sliceworks.serving.gateway.measures import Measures
+from sliceworks.serving.gateway.refusals import Refusal, no_route, unknown_model, wrong_method
+from sliceworks.serving.gateway.relay import Interrupted, Relay
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sliceworks.serving.gateway.calls import Call, Served
+    from sliceworks.serving.gateway.http.messages import Request
+    from sliceworks.serving.gateway.http.reply import Reply
+    from sliceworks.serving.gateway.keys import Caller
+    from sliceworks.serving.gateway.state import State
+    from sliceworks.serving.gateway.tracing import Tracer
+
+log = logging.getLogger("sliceworks.gateway")
+access = logging.getLogger("sliceworks.gateway.access")
+
+OPEN = frozenset({"/health", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"})
+"""Paths that tell nothing and ask for nothing."""
+
+
+class Face(Protocol):
+    """The routes of one protocol."""
+
+    def routes(self) -> Mapping[str, str]:
+        """Paths that it serves, and the method of each. A path that ends in / stands for all that begin with it."""
+        ...
+
+    async def answer(self, request: Request, reply: Reply, caller: Caller) -> None:
+        """Answer a request of one of its routes."""
+        ...
+
+
+class Application:
+    """What the gateway's own port serves. `state` is replaced as a whole when the document changes."""
+
+    def __init__(self, state: State, measures: Measures | None = None, tracer: Tracer | None = None) -> None:
+        from sliceworks.serving.gateway.faces import all_faces
+
+        self.state = state
+        self.measures = measures or Measures()
+        self.relay = Relay(self.measures)
+        self.draining = False
+        self._tracer = tracer
+        self._serial, self._process = itertools.count(1), uuid.uuid4().hex[:12]
+        self._exact: dict[str, tuple[str, Face]] = {}
+        self._starts: list[tuple[str, str, Face]] = []
+        for face in all_faces(self):
+            for path, method in face.routes().items():
+                if path.endswith("/"):
+                    self._starts.append((path, method, face))
+                else:
+                    self._exact[path] = (method, face)
+
+    # What the server asks.
+
+    def screen(self, method: str, path: str, headers: Mapping[str, str]) -> object:
+        """Who asks; raises the Refusal of one who may not, or who asks for what is not there."""
+        try:
+            caller = None if path in OPEN else self.state.keys.find(headers)
+            allowed = self._route(method, path)[0]
+            if method not in allowed.split():
+                raise wrong_method(method, path)
+        except Refusal as refusal:
+            self.measures.refused.add(refusal.code)
+            raise
+        return caller
+
+    def _route(self, method: str, path: str) -> tuple[str, Face]:
+        found = self._exact.get(path)
+        if found is not None:
+            return found
+        for start, allowed, face in self._starts:
+            if path.startswith(start):
+                return allowed, face
+        raise no_route(method, path)
+
+    async def handle(self, request: Request, reply: Reply) -> None:
+        """Answer a request."""
+        _, face = self._route(request.method, request.path)
+        await face.answer(request, reply, cast("Caller", request.who))
+
+    def refuse(self, path: str, refusal: Refusal) -> bytes:
+        """A Refusal in the words of its route."""
+        return shapes.of(path, refusal)
+
+    # What faces ask.
+
+    def model(self, name: str | None, caller: Caller) -> Served:
+        """The model that is asked for. One that a caller may not use looks like one that is not there."""
+        if not name:
+            raise Refusal(400, "invalid_request", "say which model: the field model is missing", param="model")
+        served = self.state.find(name)
+        if served is None or not caller.may(served.name):
+            raise unknown_model(name)
+        return served
+
+    def ready(self) -> bool:
+        """Whether requests should come here."""
+        return not self.draining
+
+    async def carry(self, call: Call) -> None:
+        """Check what the call costs, have a server answer it, and count."""
+        began = asyncio.get_running_loop().time()
+        call.id = self._id(call.request)
+        quotas = (call.caller.quota, call.served.quota)
+        call.guess = usage.guess(call.body)
+        span = self._tracer.begin(call) if self._tracer is not None else None
+        try:
+            for quota in quotas:
+                quota.check(call.guess)
+        except Refusal as refusal:
+            self._count_refusal(call, refusal)
+            raise
+        for quota in quotas:
+            quota.enter(call.guess)
+        try:
+            await self.relay.carry(call, self.state.spec.retries, self.state.budget)
+        except Refusal as refusal:
+            self._count_refusal(call, refusal)
+            raise
+        except Interrupted:
+            pass
+        except asyncio.CancelledError:
+            self.measures.left.add(call.served.name)
+            raise
+        finally:
+            used = self._count(call, began)
+            for quota in quotas:
+                quota.leave(call.guess, used)
+            if span is not None:
+                span.end(call)
+
+    def _id(self, request: Request) -> bytes:
+        given = request.headers.get("x-request-id", "")
+        if 0 < len(given) <= 128 and given.isascii() and given.isprintable():
+            return given.encode()
+        return f"{self._process}-{next(self._serial):x}".encode()
+
+    def _count_refusal(self, call: Call, refusal: Refusal) -> None:
+        self.measures.refused.add(refusal.code)
+        call.outcome = refusal.status
+
+    def _count(self, call: Call, began: float) -> int | None:
+        """Numbers of a call that is over; returns the tokens it used, where it is known."""
+        now = asyncio.get_running_loop().time()
+        measures, name, operation, meter = self.measures, call.served.name, call.operation, call.meter
+        status = call.reply.status or call.outcome or 499
+        measures.requests.add(name, operation, call.caller.name, str(status))
+        if call.spent:
+            measures.overhead.observe(call.spent, operation)
+        tokens = call.told or (meter.tokens(call.guess) if meter.events else None)
+        if status == 200:
+            measures.duration.observe(now - began, operation, name)
+            measures.vllm_whole.observe(now - began, name)
+            measures.success.add(name)
+            if meter.events:
+                self._count_stream(call, began)
+            if tokens is not None:
+                measures.used(operation, name, call.caller.name, *tokens)
+        if self.state.spec.access_log:
+            access.info(
+                "%s %s %s %s %d %.3fs in=%d out=%d",
+                call.id.decode("latin-1"), call.caller.name, name, operation, status, now - began, *(tokens or (0, 0)),
+            )  # fmt: skip
+        return sum(tokens) if tokens is not None else None
+
+    def _count_stream(self, call: Call, began: float) -> None:
+        meter, operation, name = call.meter, call.operation, call.served.name
+        self.measures.first.observe(meter.first - began, operation, name)
+        self.measures.vllm_first.observe(meter.first - began, name)
+        if meter.events > 1:
+            self.measures.per_token.observe((meter.last - meter.first) / (meter.events - 1), operation, name)
+
+    def sweep(self) -> None:
+        """End what takes too long, and lines that nobody uses."""
+        now = asyncio.get_running_loop().time()
+        self.relay.sweep(now)
+        for server in self.state.servers:
+            server.pool.sweep(now)

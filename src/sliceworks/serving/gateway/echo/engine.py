@@ -1,0 +1,165 @@
+"""What the echo model does with a prompt: how long it thinks, what it says, when it fails, and what it writes down of it all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.serving.gateway.echo.wheel import Wheel
+from sliceworks.serving.gateway.refusals import Refusal
+
+if TYPE_CHECKING:
+    from sliceworks.serving.gateway.http.reply import Reply
+
+_DEFAULT_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the model behaves. Times are in seconds; `knee` is how many requests it serves at once before each takes longer."""
+
+    models: tuple[str, ...] = ("echo",)
+    ttft: float = 0.0
+    token_time: float = 0.0
+    jitter: float = 0.0
+    """The share of each time that is left to chance."""
+    error_rate: float = 0.0
+    error_status: int = 500
+    knee: int = 0
+    seed: int = 0
+    tokens: int = 0
+    """How many tokens an answer has when the request does not say; as many as the prompt when 0."""
+    records: int = 10_000
+    """Requests that are remembered."""
+
+
+@dataclass(slots=True)
+class Record:
+    """What really happened to one request. Times are seconds on the server's own clock."""
+
+    number: int
+    route: str
+    model: str
+    arrived: float
+    at_once: int
+    prompt_tokens: int = 0
+    prompt_bytes: int = 0
+    tokens: int = 0
+    sent: list[float] = field(default_factory=list)
+    """When each piece was written."""
+    ended: float = 0.0
+    outcome: str = "left"
+
+
+class Engine:
+    """One model's machine. Which requests fail, and how times vary, follows from the seed and from their order."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.records: deque[Record] = deque(maxlen=settings.records)
+        self.received = 0
+        self.under_way = 0
+        self.wheel = Wheel()
+        self._loop = asyncio.get_running_loop()
+        self._chance = random.Random(settings.seed)
+
+    def arrive(self, route: str, model: str, prompt: str, size: int) -> Record:
+        """A request has come; raises the Refusal of one that is to fail."""
+        self.received += 1
+        record = Record(self.received, route, model, self._loop.time(), self.under_way + 1, count(prompt), size)
+        if self.settings.records:
+            self.records.append(record)
+        if self.settings.error_rate and self._chance.random() < self.settings.error_rate:
+            record.outcome = "error"
+            raise Refusal(self.settings.error_status, "echo_error", "the echo model was told to fail now and then")
+        return record
+
+    def words(self, prompt: str, most: int | None) -> list[str]:
+        """The answer, token by token: the words of the prompt, over again where more are wanted."""
+        said = prompt.split() or ["…"]
+        wanted = most or self.settings.tokens or min(len(said), _DEFAULT_TOKENS)
+        said = (said * (wanted // len(said) + 1))[:wanted]
+        return [said[0], *(f" {word}" for word in said[1:])]
+
+    def pace(self, seconds: float) -> float:
+        """How long something takes now: longer when more is under way than the machine does at once, and a little by chance."""
+        knee, jitter = self.settings.knee, self.settings.jitter
+        slower = max(1.0, self.under_way / knee) if knee else 1.0
+        chance = 1.0 + jitter * (2 * self._chance.random() - 1) if jitter else 1.0
+        return seconds * slower * chance
+
+    async def think(self, record: Record, tokens: int) -> None:
+        """As long as a whole answer takes."""
+        self.under_way += 1
+        try:
+            wait = self.pace(self.settings.ttft) + self.pace(self.settings.token_time) * max(0, tokens - 1)
+            if wait:
+                await clock.sleep(wait)
+        finally:
+            self.under_way -= 1
+        self.end(record, tokens)
+
+    async def say(self, record: Record, reply: Reply, pieces: list[bytes], last: bytes = b"") -> None:
+        """Write an answer piece by piece, each at its time; `last` follows the last one at once."""
+        self.under_way += 1
+        speech = _Speech(self, record, reply, pieces)
+        try:
+            await speech.done
+        finally:
+            speech.stopped = True
+            self.under_way -= 1
+        if last:
+            reply.write(last)
+        reply.end()
+        self.end(record, len(pieces))
+
+    def end(self, record: Record, tokens: int) -> None:
+        """A request was answered."""
+        record.tokens, record.ended, record.outcome = tokens, self._loop.time(), "done"
+
+    def report(self) -> list[dict[str, Any]]:
+        """All that is remembered."""
+        return [asdict(record) for record in self.records]
+
+
+class _Speech:
+    """An answer that is being given. Times follow from the one before, not from when that was really written."""
+
+    __slots__ = ("_at", "_due", "_engine", "_pieces", "_record", "_reply", "done", "stopped")
+
+    def __init__(self, engine: Engine, record: Record, reply: Reply, pieces: list[bytes]) -> None:
+        self._engine, self._record, self._reply, self._pieces = engine, record, reply, pieces
+        self._at = 0
+        self.stopped = False
+        loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = loop.create_future()
+        self._due = record.arrived + engine.pace(engine.settings.ttft)
+        if self._due > loop.time():
+            engine.wheel.at(self._due, self._next)
+        else:
+            self._next()
+
+    def _next(self) -> None:
+        engine = self._engine
+        while not self.stopped:
+            if self._at == len(self._pieces):
+                if not self.done.done():
+                    self.done.set_result(None)
+                return
+            self._reply.write(self._pieces[self._at])
+            self._at += 1
+            if engine.settings.records:
+                self._record.sent.append(asyncio.get_running_loop().time())
+            if engine.settings.token_time and self._at < len(self._pieces):
+                self._due += engine.pace(engine.settings.token_time)
+                engine.wheel.at(self._due, self._next)
+                return
+
+
+def count(text: str) -> int:
+    """Tokens of a text: its words."""
+    return len(text.split())

@@ -1,0 +1,157 @@
+"""OpenAI's routes of the echo model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base import clock
+from sliceworks.serving.gateway.http.messages import EVENTS, JSON
+from sliceworks.serving.gateway.peek import parse
+from sliceworks.serving.gateway.refusals import malformed, unknown_model
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sliceworks.serving.gateway.echo.engine import Engine
+    from sliceworks.serving.gateway.http.messages import Request
+    from sliceworks.serving.gateway.http.reply import Reply
+
+    Route = Callable[[Engine, Request, Reply], Awaitable[None]]
+
+_DONE = b"data: [DONE]\n\n"
+_DIMENSIONS = 8
+
+
+async def chat(engine: Engine, request: Request, reply: Reply) -> None:
+    """A conversation, answered with the words of its last message."""
+    data = _asked(engine, request)
+    messages = data.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
+        raise malformed("messages must be a list of messages", param="messages")
+    await _complete(engine, request, reply, data, text_of(messages[-1].get("content")), chat=True)
+
+
+async def completions(engine: Engine, request: Request, reply: Reply) -> None:
+    """A text, answered with its own words."""
+    data = _asked(engine, request)
+    prompt = data.get("prompt", "")
+    await _complete(engine, request, reply, data, text_of(prompt), chat=False)
+
+
+async def _complete(engine: Engine, request: Request, reply: Reply, data: dict[str, Any], prompt: str, *, chat: bool) -> None:
+    record = engine.arrive(request.path, data["model"], prompt, len(request.body))
+    words = engine.words(prompt, data.get("max_completion_tokens") or data.get("max_tokens"))
+    usage = {"prompt_tokens": record.prompt_tokens, "completion_tokens": len(words)}
+    usage["total_tokens"] = sum(usage.values())
+    form = _Form(record.number, data["model"], chat=chat)
+    if data.get("stream") is True:
+        reply.begin(200, [EVENTS, (b"cache-control", b"no-cache")])
+        wants_usage = isinstance(data.get("stream_options"), dict) and data["stream_options"].get("include_usage") is True
+        last = form.stop() + (form.event([], usage) if wants_usage else b"") + _DONE
+        await engine.say(record, reply, [form.piece(word) for word in words], last)
+        return
+    await engine.think(record, len(words))
+    reply.send(200, [JSON], form.whole("".join(words), usage))
+
+
+class _Form:
+    """How answers are written."""
+
+    def __init__(self, number: int, model: str, *, chat: bool) -> None:
+        self._chat = chat
+        kind = "chat.completion" if chat else "text_completion"
+        self._base = {"id": f"echo-{number}", "object": kind, "created": int(clock.now().timestamp()), "model": model}
+        streamed = {**self._base, "object": f"{kind}.chunk" if chat else kind}
+        opening = {"index": 0, "delta": {"content": "@"}} if chat else {"index": 0, "text": "@"}
+        # All pieces are alike but for one word: what stands before and after it is written once.
+        whole = orjson.dumps({**streamed, "choices": [{**opening, "logprobs": None, "finish_reason": None}]})
+        self._before, self._after = (b"data: " + whole + b"\n\n").split(b'"@"')
+        self._streamed = streamed
+
+    def piece(self, word: str) -> bytes:
+        """One token as an event."""
+        return self._before + orjson.dumps(word) + self._after
+
+    def event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> bytes:
+        """Any event."""
+        return b"data: " + orjson.dumps({**self._streamed, "choices": choices, **({"usage": usage} if usage else {})}) + b"\n\n"
+
+    def stop(self) -> bytes:
+        """The event that says why the answer ends."""
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
+        return self.event([{**choice, "delta": {}} if self._chat else {**choice, "text": ""}])
+
+    def whole(self, text: str, usage: dict[str, int]) -> bytes:
+        """The whole answer."""
+        said = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
+        choices = [{"index": 0, **said, "logprobs": None, "finish_reason": "stop"}]
+        return orjson.dumps({**self._base, "choices": choices, "usage": usage})
+
+
+async def embeddings(engine: Engine, request: Request, reply: Reply) -> None:
+    """A few numbers that follow from the text."""
+    data = _asked(engine, request)
+    given = data.get("input")
+    texts = given if isinstance(given, list) and not all(isinstance(each, int) for each in given) else [given]
+    record = engine.arrive(request.path, data["model"], " ".join(map(text_of, texts)), len(request.body))
+    await engine.think(record, 1)
+    listed = [{"object": "embedding", "index": place, "embedding": _vector(text_of(text))} for place, text in enumerate(texts)]
+    if data.get("encoding_format") == "base64":
+        for each in listed:
+            each["embedding"] = _packed(each["embedding"])
+    usage = {"prompt_tokens": record.prompt_tokens, "total_tokens": record.prompt_tokens}
+    reply.send(200, [JSON], orjson.dumps({"object": "list", "data": listed, "model": data["model"], "usage": usage}))
+
+
+def _vector(text: str) -> list[float]:
+    import zlib
+
+    return [round(zlib.crc32(f"{place}:{text}".encode()) / 2**31 - 1, 6) for place in range(_DIMENSIONS)]
+
+
+def _packed(vector: Any) -> str:
+    import base64
+    import struct
+
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+async def models(engine: Engine, request: Request, reply: Reply) -> None:
+    """Which models there are."""
+    listed = [{"id": name, "object": "model", "created": 0, "owned_by": "sliceworks"} for name in engine.settings.models]
+    reply.send(200, [JSON], orjson.dumps({"object": "list", "data": listed}))
+
+
+async def health(engine: Engine, request: Request, reply: Reply) -> None:
+    """It is well."""
+    reply.send(200, [])
+
+
+def _asked(engine: Engine, request: Request) -> dict[str, Any]:
+    data = parse(request.body)
+    model = data.get("model")
+    if not isinstance(model, str) or not model:
+        raise malformed("the field model is missing", param="model")
+    if model not in engine.settings.models and "*" not in engine.settings.models:
+        raise unknown_model(model)
+    return data
+
+
+def text_of(content: Any) -> str:
+    """The text of a prompt in any of its forms: text, parts of a message, tokens."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return " ".join(text_of(part.get("text", "")) if isinstance(part, dict) else str(part) for part in content)
+    return ""
+
+
+ROUTES: dict[tuple[str, str], Route] = {
+    ("POST", "/v1/chat/completions"): chat,
+    ("POST", "/v1/completions"): completions,
+    ("POST", "/v1/embeddings"): embeddings,
+    ("GET", "/v1/models"): models,
+    ("GET", "/health"): health,
+}

@@ -1,0 +1,133 @@
+"""The Open Inference Protocol and JetStream's routes of the echo model."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import orjson
+
+from sliceworks.serving.gateway.http.messages import EVENTS, JSON
+from sliceworks.serving.gateway.peek import parse
+from sliceworks.serving.gateway.refusals import malformed, no_route, unknown_model
+
+if TYPE_CHECKING:
+    from sliceworks.serving.gateway.echo.engine import Engine, Record
+    from sliceworks.serving.gateway.echo.openai import Route
+    from sliceworks.serving.gateway.http.messages import Request
+    from sliceworks.serving.gateway.http.reply import Reply
+
+_PATH = re.compile(r"/v2/models/(?P<model>[^/]+)(?P<version>/versions/[0-9]+)?(?P<rest>/[a-z_]+)?")
+
+
+async def live(engine: Engine, request: Request, reply: Reply) -> None:
+    """It is well."""
+    reply.send(200, [])
+
+
+async def about(engine: Engine, request: Request, reply: Reply) -> None:
+    """What it is."""
+    reply.send(200, [JSON], orjson.dumps({"name": "echo", "version": "1", "extensions": ["generate"]}))
+
+
+async def model(engine: Engine, request: Request, reply: Reply) -> None:
+    """A route of one model."""
+    match = _PATH.fullmatch(request.path)
+    rest = (match["rest"] or "") if match else "?"
+    if (
+        match is None
+        or (request.method == "POST") != (rest in _POSTS)
+        or (rest not in _POSTS and rest not in {"", "/ready", "/config"})
+    ):
+        raise no_route(request.method, request.path)
+    name = unquote(match["model"])
+    if name not in engine.settings.models and "*" not in engine.settings.models:
+        raise unknown_model(name)
+    if rest in _POSTS:
+        await _POSTS[rest](engine, request, reply, name)
+    elif rest == "/ready":
+        reply.send(200, [])
+    else:
+        shape = {"name": "text_input", "datatype": "BYTES", "shape": [1]}
+        told = {
+            "name": name,
+            "versions": ["1"],
+            "platform": "echo",
+            "inputs": [shape],
+            "outputs": [{**shape, "name": "text_output"}],
+        }
+        reply.send(200, [JSON], orjson.dumps(told))
+
+
+async def _infer(engine: Engine, request: Request, reply: Reply, name: str) -> None:
+    """Tensors come back as they were sent."""
+    if "inference-header-content-length" in request.headers:
+        raise malformed("the echo model takes tensors as JSON only")
+    data = parse(request.body)
+    inputs = data.get("inputs")
+    if not isinstance(inputs, list) or not inputs:
+        raise malformed("inputs must be a list of tensors")
+    record = engine.arrive("infer", name, "", len(request.body))
+    await engine.think(record, 1)
+    outputs = [{**tensor, "name": tensor["name"].replace("INPUT", "OUTPUT")} for tensor in inputs]
+    told = {"model_name": name, "model_version": "1", "outputs": outputs}
+    reply.send(200, [JSON], orjson.dumps({**told, **({"id": data["id"]} if "id" in data else {})}))
+
+
+async def _generate(engine: Engine, request: Request, reply: Reply, name: str) -> None:
+    words, record = _prompt(engine, request, name)
+    await engine.think(record, len(words))
+    reply.send(200, [JSON], orjson.dumps({"model_name": name, "model_version": "1", "text_output": "".join(words)}))
+
+
+async def _generate_stream(engine: Engine, request: Request, reply: Reply, name: str) -> None:
+    words, record = _prompt(engine, request, name)
+    reply.begin(200, [EVENTS])
+    told = {"model_name": name, "model_version": "1"}
+    await engine.say(record, reply, [b"data: " + orjson.dumps({**told, "text_output": word}) + b"\n\n" for word in words])
+
+
+def _prompt(engine: Engine, request: Request, name: str) -> tuple[list[str], Record]:
+    data = parse(request.body)
+    prompt = data.get("text_input")
+    if not isinstance(prompt, str):
+        raise malformed("text_input is missing")
+    parameters = data.get("parameters") if isinstance(data.get("parameters"), dict) else data
+    assert isinstance(parameters, dict)
+    record = engine.arrive(request.path.rpartition("/")[2], name, prompt, len(request.body))
+    return engine.words(prompt, parameters.get("max_tokens")), record
+
+
+_POSTS = {"/infer": _infer, "/generate": _generate, "/generate_stream": _generate_stream}
+
+
+async def jetstream(engine: Engine, request: Request, reply: Reply) -> None:
+    """JetStream's stream: objects one after another, with nothing between them, called events all the same."""
+    data = parse(request.body)
+    content = data.get("text_content")
+    if not isinstance(content, dict) or not isinstance(content.get("text"), str):
+        raise malformed("text_content.text is missing")
+    record = engine.arrive(request.path, engine.settings.models[0], content["text"], len(request.body))
+    words = engine.words(content["text"], data.get("max_tokens"))
+    reply.begin(200, [EVENTS])
+    pieces = [_sample(word, place) for place, word in enumerate(words)]
+    await engine.say(record, reply, pieces)
+
+
+def _sample(word: str, place: int) -> bytes:
+    return orjson.dumps({"streamContent": {"samples": [{"text": word, "tokenIds": [place + 1]}]}}, option=orjson.OPT_INDENT_2)
+
+
+async def jetstream_health(engine: Engine, request: Request, reply: Reply) -> None:
+    """JetStream answers with a text, always."""
+    reply.send(200, [JSON], orjson.dumps({"is_live": "True"}))
+
+
+ROUTES: dict[tuple[str, str], Route] = {
+    ("GET", "/v2"): about,
+    ("GET", "/v2/health/live"): live,
+    ("GET", "/v2/health/ready"): live,
+    ("POST", "/v1/generate"): jetstream,
+    ("GET", "/v1/health"): jetstream_health,
+}

@@ -1,0 +1,58 @@
+"""The echo model behind HTTP, in the protocols that the gateway knows servers by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.serving.gateway import shapes
+from sliceworks.serving.gateway.echo import openai, others
+from sliceworks.serving.gateway.echo.engine import Engine, Settings
+from sliceworks.serving.gateway.http.messages import JSON
+from sliceworks.serving.gateway.http.server import Limits, Server
+from sliceworks.serving.gateway.refusals import no_route
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sliceworks.serving.gateway.http.messages import Request
+    from sliceworks.serving.gateway.http.reply import Reply
+    from sliceworks.serving.gateway.refusals import Refusal
+
+
+class Echo:
+    """The application."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.engine = Engine(settings)
+        self._routes = {**openai.ROUTES, **others.ROUTES}
+
+    def screen(self, method: str, path: str, headers: Mapping[str, str]) -> object:
+        """Everybody may ask."""
+        return None
+
+    async def handle(self, request: Request, reply: Reply) -> None:
+        """Answer as the protocol of the path has it."""
+        route = self._routes.get((request.method, request.path))
+        if route is not None:
+            await route(self.engine, request, reply)
+        elif request.path.startswith("/v2/models/"):
+            await others.model(self.engine, request, reply)
+        elif request.path == "/echo/records":
+            reply.send(200, [JSON], orjson.dumps(self._records()))
+        else:
+            raise no_route(request.method, request.path)
+
+    def _records(self) -> dict[str, Any]:
+        return {"received": self.engine.received, "underWay": self.engine.under_way, "records": self.engine.report()}
+
+    def refuse(self, path: str, refusal: Refusal) -> bytes:
+        """In the words of the path's protocol."""
+        return shapes.of(path, refusal)
+
+
+async def start(settings: Settings, host: str = "127.0.0.1", port: int = 0) -> tuple[Server, int]:
+    """An echo server that runs, and its port."""
+    server = Server(Echo(settings), Limits())
+    return server, await server.start(host, port)

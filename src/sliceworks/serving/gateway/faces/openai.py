@@ -1,0 +1,89 @@
+"""OpenAI's routes: chat, completions, embeddings, and the list of models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from sliceworks.serving.gateway.calls import Call
+from sliceworks.serving.gateway.http.messages import JSON
+from sliceworks.serving.gateway.peek import Peek, capped, peek, renamed
+from sliceworks.serving.gateway.refusals import Refusal, unknown_model
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sliceworks.serving.gateway.app import Application
+    from sliceworks.serving.gateway.calls import Served
+    from sliceworks.serving.gateway.http.messages import Request
+    from sliceworks.serving.gateway.http.reply import Reply
+    from sliceworks.serving.gateway.keys import Caller
+    from sliceworks.serving.gateway.servers import Server
+
+OPERATIONS = {"/v1/chat/completions": "chat", "/v1/completions": "text_completion", "/v1/embeddings": "embeddings"}
+_MADE = 1_700_000_000
+"""When models were made, for clients that want to know: nobody knows."""
+
+
+@dataclass(slots=True)
+class OpenAiCall(Call):
+    """A call whose body names the model."""
+
+    found: Peek | None = None
+
+    def body_for(self, server: Server) -> bytes:
+        """The body as it came, unless the server knows the model by another name."""
+        assert self.found is not None
+        return renamed(self.body, self.found, server.backend.model or self.served.name)
+
+
+class OpenAi:
+    """What the official clients of OpenAI ask for."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+
+    def routes(self) -> Mapping[str, str]:
+        """Inference, and models."""
+        return {**dict.fromkeys(OPERATIONS, "POST"), "/v1/models": "GET", "/v1/models/": "GET"}
+
+    async def answer(self, request: Request, reply: Reply, caller: Caller) -> None:
+        """Pass a request on, or tell what models there are."""
+        if request.path.startswith("/v1/models"):
+            self._models(request, reply, caller)
+            return
+        found = peek(request.body)
+        served = self._application.model(found.model, caller)
+        body = limited(request.body, found, served) if request.path != "/v1/embeddings" else request.body
+        call = OpenAiCall(request, reply, caller, served, OPERATIONS[request.path], request.path, body, found=found)
+        if body is not request.body:
+            call.found = peek(body)
+        await self._application.carry(call)
+
+    def _models(self, request: Request, reply: Reply, caller: Caller) -> None:
+        visible = {served.name: served for served in self._application.state.visible(caller)}
+        name = request.path.removeprefix("/v1/models").removeprefix("/")
+        if name and name not in visible:
+            raise unknown_model(name)
+        listed = [_card(each) for each in ([name] if name else visible)]
+        reply.send(200, [JSON], orjson.dumps(listed[0] if name else {"object": "list", "data": listed}))
+
+
+def _card(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": _MADE, "owned_by": "sliceworks"}
+
+
+def limited(body: bytes, found: Peek, served: Served) -> bytes:
+    """The body within the model's cap of tokens."""
+    most = served.max_tokens
+    if most is None:
+        return body
+    if found.max_tokens is None:
+        return capped(body, found, most)
+    if found.max_tokens > most:
+        raise Refusal(
+            400, "too_many_tokens", f"max_tokens is at most {most} here, asked for {found.max_tokens}", param="max_tokens"
+        )
+    return body

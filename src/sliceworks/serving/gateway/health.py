@@ -1,0 +1,72 @@
+"""Asks servers how they are, each on its own time, and tells the groups that wait for one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from sliceworks.base import clock
+from sliceworks.serving.gateway.http.upstream import WHOLE, Broken, Exchange
+
+if TYPE_CHECKING:
+    from sliceworks.serving.gateway.app import Application
+    from sliceworks.serving.gateway.servers import Server
+
+log = logging.getLogger("sliceworks.gateway.health")
+
+PATHS = {"openai": "/health", "triton": "/v2/health/ready", "jetstream": "/v1/health", "echo": "/health"}
+
+
+class HealthChecks:
+    """One look at a time for each server that is in use."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self._looks: dict[Server, asyncio.Task[None]] = {}
+
+    def follow(self) -> None:
+        """Look after the servers that there are now, and no others."""
+        servers = {server for server in self._application.state.servers if server.backend.kind in PATHS}
+        for server in list(self._looks):
+            if server not in servers:
+                self._looks.pop(server).cancel()
+        for server in servers - self._looks.keys():
+            self._looks[server] = asyncio.get_running_loop().create_task(self._look_after(server))
+
+    async def _look_after(self, server: Server) -> None:
+        while True:
+            good = await check(server)
+            if server.seen(good=good):
+                log.warning("%s is %s", server.name, "well again" if server.well else "not well")
+                for served in self._application.state.models.values():
+                    if server in served.group.servers:
+                        served.group.tell()
+            every = server.health.every if server.well else min(server.health.every, 1.0)
+            await clock.sleep(every * (0.9 + 0.2 * clock.randomness().random()))
+
+    async def stop(self) -> None:
+        """Look no more."""
+        looks = list(self._looks.values())
+        self._looks.clear()
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+
+
+async def check(server: Server) -> bool:
+    """Whether a server says that it is well. One that has no such page, and says so, lives at least."""
+    path = server.health.path or PATHS[server.backend.kind]
+    head = b"GET %b HTTP/1.1\r\n%b%b\r\n" % ((server.prefix + path).encode(), server.host_line, server.authorization)
+    exchange = Exchange()
+    try:
+        async with asyncio.timeout(server.health.timeout):
+            await server.pool.begin(head, b"", exchange, server.health.timeout)
+            await exchange.wait(WHOLE)
+    except (TimeoutError, Broken):
+        return False
+    finally:
+        exchange.cancel()
+    if server.health.path or server.backend.kind != "openai":
+        return exchange.status < 400
+    return exchange.status < 500

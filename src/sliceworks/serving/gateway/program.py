@@ -1,0 +1,197 @@
+"""The gateway as a program: its ports, its checks, a document that may change while it runs, and an end that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError
+from sliceworks.serving.gateway.admin import Admin
+from sliceworks.serving.gateway.app import Application
+from sliceworks.serving.gateway.gauges import watch
+from sliceworks.serving.gateway.health import HealthChecks
+from sliceworks.serving.gateway.http.server import Limits, Server
+from sliceworks.serving.gateway.state import State, load_certificate, read_document, secret_files, tls_context
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sliceworks.serving.gateway.tracing import Tracer
+    from sliceworks.specs.gateway import GatewaySpec
+
+log = logging.getLogger("sliceworks.gateway")
+
+_SWEEP = 0.1
+_LOOK = 1.0
+"""How often files are looked at. A volume of Kubernetes changes by a link: nothing tells of it but a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where a gateway listens."""
+
+    main: int
+    admin: int | None = None
+
+
+class Program:
+    """One gateway, of a document in memory or of a file that is followed."""
+
+    def __init__(self, spec: GatewaySpec, file: Path | None = None, limits: Limits | None = None) -> None:
+        self.file = file
+        self.problem = ""
+        """What is wrong with the file, while an older document goes on."""
+        self._seen = _stamps(file, spec)
+        self._tracer = _tracer(spec)
+        self._tls: ssl.SSLContext | None = None
+        self.application = Application(State(spec), tracer=self._tracer)
+        self.checks = HealthChecks(self.application)
+        self.server = Server(self.application, limits or Limits(body=spec.caps.body))
+        self.admin: Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        watch(self.application)
+
+    @classmethod
+    def of_file(cls, file: Path) -> Program:
+        """A gateway that follows a file."""
+        return cls(read_document(file).spec, file)
+
+    async def start(self) -> Ports:
+        """Listen, and begin all that goes on beside."""
+        spec = self.application.state.spec
+        self._tls = tls_context(spec.listen.tls)
+        main = await self.server.start(spec.listen.host, spec.listen.port, self._tls)
+        admin = None
+        if spec.admin is not None:
+            self.admin = Server(Admin(self), Limits(body=64 * 1024))
+            admin = await self.admin.start(spec.admin.host, spec.admin.port, None)
+        self.checks.follow()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._sweep()), loop.create_task(self._follow())]
+        return Ports(main, admin)
+
+    async def _sweep(self) -> None:
+        while True:
+            await clock.sleep(_SWEEP)
+            self.application.sweep()
+
+    # A document that changes.
+
+    async def _follow(self) -> None:
+        while self.file is not None:
+            await clock.sleep(_LOOK)
+            if _stamps(self.file, self.application.state.spec) != self._seen:
+                with contextlib.suppress(SliceworksError):
+                    await self.reload()
+
+    async def reload(self) -> bool:
+        """Read the file again and take it over; raises, says so and keeps the old one when it is wrong."""
+        if self.file is None:
+            return False
+        before = self.application.state
+        self._seen = _stamps(self.file, before.spec)
+        try:
+            spec = read_document(self.file).spec
+            _check_fixed(before.spec, spec)
+            state = State(spec, before)
+            if self._tls is not None and spec.listen.tls is not None:
+                load_certificate(self._tls, spec.listen.tls)
+        except SliceworksError as error:
+            self.problem = error.message
+            self.application.measures.reloads.add("refused")
+            log.error("the changed document was not taken, the old one goes on: %s", error.message)
+            raise
+        self.problem = ""
+        self._seen = _stamps(self.file, spec)
+        self._take_over(state)
+        return spec != before.spec
+
+    def _take_over(self, state: State) -> None:
+        before, self.application.state = self.application.state, state
+        for server in set(before.servers) - set(state.servers):
+            server.close()
+        self.checks.follow()
+        self.application.measures.reloads.add("taken")
+        log.info("the changed document was taken")
+
+    # The end.
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Take no new requests, finish those under way, and let go of everything."""
+        self.application.draining = True
+        await self.server.stop(self.application.state.spec.drain if grace is None else grace)
+        if self.admin is not None:
+            await self.admin.stop(0.5)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.checks.stop()
+        for server in self.application.state.servers:
+            server.close()
+        if self._tracer is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._tracer.close)
+
+
+async def run(program: Program, told: Callable[[Ports], None], *, notice: float = 0.0) -> None:
+    """Run until a signal; SIGHUP reads the document again. `notice` is how long probes say no before the port closes."""
+    loop = asyncio.get_running_loop()
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: _spawn(program))
+    try:
+        told(await program.start())
+        await ending.wait()
+        program.application.draining = True
+        log.info("ending: %d requests are under way", program.application.relay.under_way)
+        await clock.sleep(notice)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+        await program.stop()
+
+
+_reloads: set[asyncio.Task[None]] = set()
+
+
+def _spawn(program: Program) -> None:
+    async def reload() -> None:
+        with contextlib.suppress(SliceworksError):
+            await program.reload()
+
+    task = asyncio.get_running_loop().create_task(reload())
+    _reloads.add(task)
+    task.add_done_callback(_reloads.discard)
+
+
+def _stamps(file: Path | None, spec: GatewaySpec) -> tuple[tuple[int, int], ...]:
+    """When files changed, and how long they are."""
+    found = []
+    for each in [file, *secret_files(spec)] if file is not None else []:
+        try:
+            status = each.stat()
+            found.append((status.st_mtime_ns, status.st_size))
+        except OSError:
+            found.append((0, 0))
+    return tuple(found)
+
+
+def _check_fixed(before: GatewaySpec, after: GatewaySpec) -> None:
+    """What only a new start can change."""
+    if before.listen != after.listen or before.admin != after.admin or before.tracing != after.tracing:
+        raise SliceworksError("listen, admin and tracing change with a new start only")
+
+
+def _tracer(spec: GatewaySpec) -> Tracer | None:
+    if spec.tracing is None:
+        return None
+    from sliceworks.serving.gateway.tracing import open_tracer
+
+    return open_tracer(spec.tracing)

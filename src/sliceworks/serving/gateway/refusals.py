@@ -1,0 +1,74 @@
+"""What the gateway says no with. Each route writes it in the shape that its own clients know."""
+
+from __future__ import annotations
+
+from sliceworks.base.errors import SliceworksError
+
+
+class Refusal(SliceworksError):
+    """An answer other than the one that was asked for: a status, a code for programs and a line for people."""
+
+    def __init__(self, status: int, code: str, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.param, self.retry_after = status, code, param, retry_after
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Headers that belong to it."""
+        found: list[tuple[bytes, bytes]] = []
+        if self.retry_after is not None:
+            # Whole seconds, and never none: who comes back at once is refused again.
+            found.append((b"retry-after", b"%d" % max(1, -int(-self.retry_after // 1))))
+        if self.status == 401:
+            found.append((b"www-authenticate", b"Bearer"))
+        return found
+
+
+def malformed(message: str, *, param: str | None = None) -> Refusal:
+    """The request cannot be read."""
+    return Refusal(400, "invalid_request", message, param=param)
+
+
+def too_large(limit: int) -> Refusal:
+    """The request is longer than allowed."""
+    return Refusal(413, "request_too_large", f"the request is larger than {limit} bytes")
+
+
+def no_key() -> Refusal:
+    """No key was sent, or one that nobody has."""
+    return Refusal(401, "invalid_api_key", "a valid key is needed: send it as Authorization: Bearer KEY")
+
+
+def unknown_model(name: str) -> Refusal:
+    """Nothing serves it; or this key may not ask for it, which looks the same."""
+    return Refusal(404, "model_not_found", f"there is no model {name[:200]!r} here", param="model")
+
+
+def no_route(method: str, path: str) -> Refusal:
+    """Nothing is served under this path."""
+    return Refusal(404, "not_found", f"{method} {path[:200]} is not served here")
+
+
+def wrong_method(method: str, path: str) -> Refusal:
+    """The path is served, by another method."""
+    return Refusal(405, "method_not_allowed", f"{path[:200]} does not take {method}")
+
+
+def over_rate(what: str, wait: float) -> Refusal:
+    """A limit is used up."""
+    return Refusal(429, "rate_limit_exceeded", f"the limit of {what} is reached: wait a little", retry_after=wait)
+
+
+def no_backend(model: str) -> Refusal:
+    """No server of this model is well."""
+    return Refusal(503, "no_backend", f"no server of the model {model!r} is well just now", retry_after=5)
+
+
+def broken_backend(reason: str) -> Refusal:
+    """The server failed before it answered."""
+    return Refusal(502, "backend_failed", f"the model's server failed: {reason}")
+
+
+def slow_backend(what: str) -> Refusal:
+    """The server took too long."""
+    return Refusal(504, "backend_timeout", f"the model's server took too long: {what}")

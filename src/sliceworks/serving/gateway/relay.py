@@ -1,0 +1,209 @@
+"""Passes a request to a server and its answer back, byte for byte, as it comes.
+
+Nothing is sent to the client before the first piece of the answer has come: until then another server can be asked. From then on
+each piece goes out when it comes in, within the callback that it came with: no task is woken for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sliceworks.base import clock
+from sliceworks.serving.gateway import shapes, usage
+from sliceworks.serving.gateway.calls import passed_back, request_head
+from sliceworks.serving.gateway.http.upstream import FIRST, WHOLE, Broken, Exchange, Late
+from sliceworks.serving.gateway.refusals import Refusal, broken_backend, slow_backend
+
+if TYPE_CHECKING:
+    from sliceworks.serving.gateway.calls import Call
+    from sliceworks.serving.gateway.measures import Measures
+    from sliceworks.serving.gateway.quotas import Budget
+    from sliceworks.serving.gateway.servers import Server
+    from sliceworks.specs.gateway import Retries
+
+_WORTH_A_TRY = frozenset({429, 502, 503, 504})
+_MOMENT = 0.05
+_GATHERED = 1024 * 1024
+"""Answers up to this length are sent whole, so that a server that dies amid one can be replaced by another."""
+
+
+class Relay:
+    """Carries calls. Deadlines are looked at by `sweep`."""
+
+    def __init__(self, measures: Measures) -> None:
+        self.measures = measures
+        self._under_way: dict[Exchange, Call] = {}
+
+    async def carry(self, call: Call, retries: Retries, budget: Budget) -> None:
+        """Answer a call by a server's answer; raises the Refusal where none can be had."""
+        budget.request()
+        exchange, server = await self._answered(call, retries, budget)
+        failed, judged = True, True
+        try:
+            await self._deliver(call, exchange)
+            failed = exchange.status >= 500 and exchange.status != 501
+        except asyncio.CancelledError:
+            judged = False
+            raise
+        finally:
+            server.ended(failed=failed, judged=judged)
+            self._done(exchange)
+
+    async def _answered(self, call: Call, retries: Retries, budget: Budget) -> tuple[Exchange, Server]:
+        """The beginning of an answer, and who gives it. The caller ends both."""
+        tried: list[Server] = []
+        fresh = False
+        while True:
+            server = await self._next(call, tried)
+            server.began()
+            exchange = Exchange()
+            kept, failed, judged = False, True, True
+            last = len(tried) >= retries.attempts
+            try:
+                await self._begin(call, server, exchange, fresh=fresh)
+                if last or exchange.status not in _WORTH_A_TRY or not self._may_retry(budget):
+                    kept = True
+                    return exchange, server
+                failed, reason = exchange.status != 429, str(exchange.status)
+            except Broken as error:
+                if error.clean and not fresh:
+                    # The server had ended an idle line just when it was used again.
+                    judged, fresh = False, True
+                    continue
+                if last or not self._may_retry(budget):
+                    raise broken_backend(str(error)) from error
+                reason = "broken"
+            except Late as error:
+                raise slow_backend(str(error)) from error
+            except asyncio.CancelledError:
+                judged = False
+                raise
+            finally:
+                if not kept:
+                    server.ended(failed=failed, judged=judged)
+                    self._done(exchange)
+            tried.append(server)
+            self.measures.retries.add(call.served.name, reason)
+
+    async def _next(self, call: Call, tried: list[Server]) -> Server:
+        """The next server to ask. One that has just failed is given a moment, where there is no other."""
+        server = await call.served.group.choose(tried, call.served.timeouts.connect)
+        if server in tried:
+            await asyncio.sleep(_MOMENT * 2 ** len(tried) * (0.5 + clock.randomness().random()))
+            server = await call.served.group.choose(tried, call.served.timeouts.connect)
+        return server
+
+    def _may_retry(self, budget: Budget) -> bool:
+        if budget.take():
+            return True
+        self.measures.exhausted.add()
+        return False
+
+    async def _begin(self, call: Call, server: Server, exchange: Exchange, *, fresh: bool) -> None:
+        body = call.body_for(server)
+        self._under_way[exchange] = call
+        head = request_head(call, server, len(body), plain=call.strict)
+        await server.pool.begin(head, body, exchange, call.served.timeouts.connect, fresh=fresh)
+        if call.request.arrived:
+            call.spent += clock.effort() - call.request.arrived
+            call.request.arrived = 0.0
+        await exchange.wait(FIRST)
+        if not exchange.over and not _is_stream(exchange) and _length(exchange) <= _GATHERED:
+            await exchange.wait(WHOLE)
+
+    async def _deliver(self, call: Call, exchange: Exchange) -> None:
+        if call.strict and not _is_expected(exchange):
+            await self._refuse_foreign(exchange)
+        if exchange.complete:
+            body = exchange.pieces[0] if len(exchange.pieces) == 1 else b"".join(exchange.pieces)
+            if _is_stream(exchange):
+                call.meter.see(body, exchange.last)
+            else:
+                call.told = usage.whole(body)
+            call.reply.send(exchange.status, passed_back(exchange.headers, call), body)
+            call.spent += clock.effort() - exchange.arrived
+            return
+        await self._stream(call, exchange)
+
+    async def _stream(self, call: Call, exchange: Exchange) -> None:
+        reply, meter, write = call.reply, call.meter, call.reply.write
+        connection = reply.connection
+
+        def passing(piece: bytes) -> None:
+            write(piece)
+            meter.see(piece, exchange.last)
+            if connection.full:
+                exchange.pause()
+
+        reply.on_room = exchange.resume
+        reply.begin(exchange.status, passed_back(exchange.headers, call))
+        for piece in exchange.pieces:
+            passing(piece)
+        exchange.pieces.clear()
+        exchange.sink = passing
+        call.spent += clock.effort() - exchange.arrived
+        try:
+            await exchange.wait(WHOLE)
+        except (Broken, Late) as error:
+            self.measures.broken.add(call.served.name)
+            self._break(call, exchange, error)
+            raise Interrupted from error
+        reply.end()
+
+    def _break(self, call: Call, exchange: Exchange, error: Exception) -> None:
+        """Tell a client amid a stream that no more will come: as an event where there are events, else by dropping the line."""
+        refusal = slow_backend(str(error)) if isinstance(error, Late) else broken_backend(str(error))
+        if call.sse and _is_stream(exchange):
+            call.reply.write(b"data: %b\n\n" % shapes.of(call.request.path, refusal))
+            call.reply.end()
+        else:
+            call.reply.abort()
+
+    async def _refuse_foreign(self, exchange: Exchange) -> None:
+        """An answer that no model's server gives, such as the page of a proxy on the way."""
+        kind = exchange.header(b"content-type").decode("latin-1") or "nothing"
+        status = exchange.status if 400 <= exchange.status < 500 else 502
+        exchange.cancel()
+        raise Refusal(status, "backend_failed", f"the model's server answered {exchange.status} with {kind[:100]}, not with JSON")
+
+    def _done(self, exchange: Exchange) -> None:
+        self._under_way.pop(exchange, None)
+        exchange.cancel()
+
+    @property
+    def under_way(self) -> int:
+        """Calls that servers are at work on."""
+        return len(self._under_way)
+
+    def sweep(self, now: float) -> None:
+        """End what takes too long."""
+        for exchange, call in list(self._under_way.items()):
+            times = call.served.timeouts
+            if now > exchange.began + times.total:
+                exchange.fail(Late(f"more than {times.total:g} s in all"))
+            elif exchange.connection is None or call.reply.connection.full:
+                continue
+            elif not exchange.size:
+                if now > exchange.began + times.first_token:
+                    exchange.fail(Late(f"nothing came within {times.first_token:g} s"))
+            elif now > exchange.last + times.idle:
+                exchange.fail(Late(f"nothing more came within {times.idle:g} s"))
+
+
+class Interrupted(Exception):
+    """A stream ended before its end; the client has been told."""
+
+
+def _is_stream(exchange: Exchange) -> bool:
+    return exchange.header(b"content-type").startswith(b"text/event-stream")
+
+
+def _is_expected(exchange: Exchange) -> bool:
+    kind = exchange.header(b"content-type")
+    return b"json" in kind or kind.startswith(b"text/event-stream") or (not kind and not exchange.size)
+
+
+def _length(exchange: Exchange) -> int:
+    text = exchange.header(b"content-length")
+    return int(text) if text.isdigit() else _GATHERED + 1

@@ -1,0 +1,83 @@
+"""Spans for OpenTelemetry, where it is installed and asked for: who asked which model, how long it took, never what was said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base.errors import SliceworksError
+
+if TYPE_CHECKING:
+    from sliceworks.serving.gateway.calls import Call
+    from sliceworks.specs.gateway import Tracing
+
+
+class Tracer:
+    """Begins a span for each call, as a part of the client's trace where it has one."""
+
+    def __init__(self, provider: Any) -> None:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._provider = provider
+        self._tracer = provider.get_tracer("sliceworks.gateway")
+        self._propagator = TraceContextTextMapPropagator()
+
+    def begin(self, call: Call) -> Span:
+        """A call begins. The server gets to know the span, so that its own are a part of it."""
+        from opentelemetry import trace
+
+        headers = call.request.headers
+        context = self._propagator.extract(headers)
+        attributes = {
+            "gen_ai.operation.name": call.operation,
+            "gen_ai.request.model": call.served.name,
+            "http.request.method": call.request.method,
+            "url.path": call.request.path,
+            "sliceworks.key": call.caller.name,
+        }
+        name = f"{call.operation} {call.served.name}"
+        span = self._tracer.start_span(name, context, trace.SpanKind.SERVER, attributes=attributes)
+        carrier: dict[str, str] = {}
+        self._propagator.inject(carrier, trace.set_span_in_context(span, context))
+        headers.update(carrier)
+        return Span(span)
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._provider.shutdown()
+
+
+class Span:
+    """One call's span."""
+
+    def __init__(self, span: Any) -> None:
+        self._span = span
+
+    def end(self, call: Call) -> None:
+        """The call is over."""
+        from opentelemetry.trace import StatusCode
+
+        status = call.reply.status or call.outcome or 499
+        self._span.set_attribute("http.response.status_code", status)
+        tokens = call.told or (call.meter.tokens(call.guess) if call.meter.events else None)
+        if tokens is not None:
+            self._span.set_attribute("gen_ai.usage.input_tokens", tokens[0])
+            self._span.set_attribute("gen_ai.usage.output_tokens", tokens[1])
+        if status >= 500:
+            self._span.set_status(StatusCode.ERROR)
+        self._span.end()
+
+
+def open_tracer(settings: Tracing) -> Tracer:
+    """A tracer that sends to the collector of the document."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+    except ImportError as error:
+        raise SliceworksError("tracing needs OpenTelemetry", hint="pip install 'sliceworks[tracing]'") from error
+    resource = Resource.create({"service.name": "sliceworks-gateway"})
+    provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(settings.sample)), resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.endpoint)))
+    return Tracer(provider)

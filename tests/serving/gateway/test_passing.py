@@ -1,0 +1,159 @@
+"""Requests go through as they are, and answers come back as they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+from tests.support.gateways import Client, chat, document, gateway, raw_upstream, read_request, until, upstream
+
+from sliceworks.base import clock
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+def test_a_chat_is_answered_by_the_server() -> None:
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url)) as gate:
+            got = await gate.ask("POST", "/v1/chat/completions", chat("hello there"))
+            assert got.status == 200
+            assert got.json["choices"][0]["message"]["content"] == "hello there"
+            assert got.json["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4}
+            assert got.headers["x-request-id"]
+            assert gate.idle()
+
+    clock.run(main())
+
+
+def test_one_line_serves_many_requests_both_ways() -> None:
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url)) as gate, await Client.open(gate.port) as client:
+            for number in range(20):
+                client.send("POST", "/v1/completions", {"model": "m", "prompt": f"word{number}"})
+                assert (await client.get()).json["choices"][0]["text"] == f"word{number}"
+            assert gate.program.application.state.servers[0].pool.open <= 2
+
+    clock.run(main())
+
+
+def test_pipelined_requests_are_answered_in_their_order() -> None:
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url)) as gate, await Client.open(gate.port) as client:
+            for number in range(30):
+                client.send("POST", "/v1/completions", {"model": "m", "prompt": f"word{number}"})
+            for number in range(30):
+                assert (await client.get()).json["choices"][0]["text"] == f"word{number}"
+
+    clock.run(main())
+
+
+def test_each_token_of_a_stream_is_a_piece_of_its_own() -> None:
+    async def main() -> None:
+        async with upstream(token_time=0.002) as echo, gateway(document(echo.url)) as gate:
+            got = await gate.ask("POST", "/v1/chat/completions", chat("a b c d", stream=True))
+            assert got.headers["content-type"].startswith("text/event-stream")
+            said = [orjson.loads(piece[6:])["choices"][0]["delta"]["content"] for piece in got.pieces[:4]]
+            assert said == ["a", " b", " c", " d"]
+            assert got.body.endswith(b"data: [DONE]\n\n")
+            assert len(echo.engine.records[0].sent) == 4
+
+    clock.run(main())
+
+
+def test_bytes_are_not_touched() -> None:
+    seen: list[tuple[bytes, bytes]] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            seen.append(await read_request(reader))
+            writer.write(b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-own: 1\r\ncontent-length: 9\r\n\r\n{"a" : 1}')
+
+    async def main() -> None:
+        async with raw_upstream(answer) as url, gateway(document(url, kind="openai")) as gate:
+            odd = b'{ "messages" : [ {"role":"user","content":"\xc3\xa9 \\"model\\": \\"other\\""} ] ,\n "model" : "m", "new_field": 1e3 }'
+            got = await gate.ask(
+                "POST", "/v1/chat/completions", odd, "x-custom: yes", "cookie: secret", "authorization: Bearer mine"
+            )
+            assert got.body == b'{"a" : 1}'
+            assert got.headers["x-own"] == "1"
+            head, body = next(each for each in seen if each[0].startswith(b"POST"))
+            assert body == odd
+            assert b"x-custom: yes" in head
+            assert b"secret" not in head
+            assert b"mine" not in head
+
+    clock.run(main())
+
+
+def test_a_server_that_knows_the_model_by_another_name_is_asked_for_that() -> None:
+    async def main() -> None:
+        async with upstream(models=("its-own-name",)) as echo:
+            backend = {"kind": "echo", "url": echo.url, "model": "its-own-name"}
+            spec = document(models=[{"name": "m", "aliases": ["n"], "backends": [backend]}])
+            async with gateway(spec) as gate:
+                long = "word " * 2000
+                for model in ("m", "n"):
+                    assert (await gate.ask("POST", "/v1/chat/completions", chat(model=model))).status == 200
+                    body = chat(long, model=model, max_tokens=2)
+                    assert (await gate.ask("POST", "/v1/chat/completions", body)).status == 200
+                generated = await gate.ask("POST", "/v2/models/n/generate", {"text_input": "x y"})
+                assert generated.json["text_output"] == "x y"
+
+    clock.run(main())
+
+
+def test_the_server_is_let_go_when_the_client_leaves() -> None:
+    async def main() -> None:
+        async with upstream(ttft=5.0) as echo, gateway(document(echo.url, timeouts={"firstToken": "30s"})) as gate:
+            async with await Client.open(gate.port) as client:
+                client.send("POST", "/v1/chat/completions", chat(stream=True))
+                await until(lambda: echo.engine.under_way == 1)
+            await until(lambda: echo.engine.under_way == 0)
+            assert gate.idle()
+            assert "sliceworks_gateway_clients_left_total" in await gate.numbers()
+
+    clock.run(main())
+
+
+def test_the_server_is_let_go_when_the_client_leaves_amid_a_stream() -> None:
+    async def main() -> None:
+        async with upstream(token_time=0.02, tokens=1000) as echo, gateway(document(echo.url)) as gate:
+            async with await Client.open(gate.port) as client:
+                client.send("POST", "/v1/chat/completions", chat(stream=True))
+                await client.head()
+                await client.chunk()
+            await until(lambda: echo.engine.under_way == 0)
+            assert gate.idle()
+            assert echo.engine.records[0].outcome == "left"
+
+    clock.run(main())
+
+
+def test_a_slow_reader_holds_its_server_back_and_nobody_else() -> None:
+    async def main() -> None:
+        async with upstream(tokens=60_000) as echo, gateway(document(echo.url)) as gate:
+            async with await Client.open(gate.port) as slow:
+                slow.send("POST", "/v1/chat/completions", chat("word" * 20, stream=True))
+                await slow.head()
+                await until(lambda: any(connection.full for connection in gate.program.server.connections))
+                assert (await gate.ask("POST", "/v1/chat/completions", chat(max_tokens=1))).status == 200
+                pieces = 0
+                while await slow.chunk():
+                    pieces += 1
+                assert pieces >= 60_000
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+def test_embeddings_and_models() -> None:
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url)) as gate:
+            got = await gate.ask("POST", "/v1/embeddings", {"model": "m", "input": ["a", "b"]})
+            assert [len(each["embedding"]) for each in got.json["data"]] == [8, 8]
+            assert [each["id"] for each in (await gate.ask("GET", "/v1/models")).json["data"]] == ["m"]
+            assert (await gate.ask("GET", "/v1/models/m")).json["id"] == "m"
+            assert (await gate.ask("GET", "/v1/models/other")).status == 404
+
+    clock.run(main())

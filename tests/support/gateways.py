@@ -1,0 +1,215 @@
+"""A gateway and its servers on one loop, over real sockets on loopback, and a client that shows every piece of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+
+from sliceworks.serving.gateway.echo import server as echo_server
+from sliceworks.serving.gateway.echo.engine import Settings
+from sliceworks.serving.gateway.http.server import Limits
+from sliceworks.serving.gateway.program import Program
+from sliceworks.specs.gateway import GatewaySpec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from sliceworks.serving.gateway.echo.engine import Engine
+    from sliceworks.serving.gateway.http.server import Server
+
+LIMITS = Limits(request=0.5, upload=2.0, idle=2.0, stalled=1.0, quiet=0.02, sweep=0.05)
+
+
+@dataclass
+class Got:
+    """An answer. `pieces` are its chunks, as they were sent."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes = b""
+    pieces: list[bytes] = field(default_factory=list)
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def open(cls, port: int, **given: Any) -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 20, **given))
+
+    def send(self, method: str, path: str, body: bytes | Any = b"", *headers: str, key: str = "") -> None:
+        data = body if isinstance(body, bytes) else orjson.dumps(body)
+        lines = [f"{method} {path} HTTP/1.1", "host: test", *headers]
+        lines += [f"authorization: Bearer {key}"] if key else []
+        lines += [f"content-length: {len(data)}", "content-type: application/json"] if data or method == "POST" else []
+        self.writer.write("\r\n".join([*lines, "", ""]).encode() + data)
+
+    async def head(self) -> Got:
+        _, status, *_ = (await self.reader.readline()).split(b" ")
+        headers: dict[str, str] = {}
+        while line := (await self.reader.readline()).decode().strip():
+            name, _, value = line.partition(": ")
+            headers[name] = value
+        return Got(int(status), headers)
+
+    async def chunk(self) -> bytes:
+        """The next chunk, empty at the end; IncompleteReadError where the line dropped."""
+        line = await self.reader.readuntil(b"\r\n")
+        data = await self.reader.readexactly(int(line, 16))
+        await self.reader.readexactly(2)
+        return data
+
+    async def get(self) -> Got:
+        """The next answer, whole."""
+        got = await self.head()
+        if "content-length" in got.headers:
+            got.body = await self.reader.readexactly(int(got.headers["content-length"]))
+        elif got.headers.get("transfer-encoding") == "chunked":
+            while piece := await self.chunk():
+                got.pieces.append(piece)
+            got.body = b"".join(got.pieces)
+        return got
+
+    async def gone(self) -> bool:
+        """Whether the other side hangs up, without another word."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.transport.abort()
+
+
+async def ask(port: int, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Got:
+    """One request on a line of its own."""
+    async with await Client.open(port) as client:
+        client.send(method, path, body, *headers, key=key)
+        return await client.get()
+
+
+def chat(text: str = "one two three", model: str = "m", **more: Any) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": text}], **more}
+
+
+@dataclass
+class Upstream:
+    """An echo server that runs."""
+
+    server: Server
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def engine(self) -> Engine:
+        found: Engine = self.server.application.engine  # type: ignore[attr-defined]
+        return found
+
+    async def kill(self) -> None:
+        """End at once, lines and all."""
+        await self.server.stop(0)
+
+
+@asynccontextmanager
+async def upstream(port: int = 0, **settings: Any) -> AsyncIterator[Upstream]:
+    server, bound = await echo_server.start(Settings(**{"models": ("m",), **settings}), port=port)
+    try:
+        yield Upstream(server, bound)
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def raw_upstream(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> AsyncIterator[str]:
+    """A server that does just what it is told with each connection."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await answer(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Head and body of the next request."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0)
+    return head, await reader.readexactly(length)
+
+
+def document(*urls: str, kind: str = "echo", **more: Any) -> GatewaySpec:
+    """A gateway with one model on these servers; whoever asks is served, unless there are keys."""
+    models = [{"name": "m", "backends": [{"kind": kind, "url": url} for url in urls]}]
+    times = {"connect": "500ms", "firstToken": "2s", "idle": "2s", "total": "5s"}
+    data = {"listen": {"port": 0}, "models": models, "timeouts": times, "anonymous": "keys" not in more, "drain": "500ms", **more}
+    return GatewaySpec.model_validate(data)
+
+
+@dataclass
+class Running:
+    """A gateway that runs."""
+
+    program: Program
+    port: int
+    admin: int | None
+
+    async def ask(self, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Got:
+        return await ask(self.port, method, path, body, *headers, key=key)
+
+    async def numbers(self) -> str:
+        return self.program.application.measures.registry.text()
+
+    def idle(self) -> bool:
+        """Whether nothing is under way and nothing is held for anybody."""
+        state = self.program.application.state
+        return (
+            not self.program.application.relay.under_way
+            and not any(server.outstanding for server in state.servers)
+            and not any(served.quota.under_way for served in state.models.values())
+        )
+
+
+@asynccontextmanager
+async def gateway(spec: GatewaySpec, file: Path | None = None, limits: Limits | None = None) -> AsyncIterator[Running]:
+    program = Program(spec, file, limits or Limits(sweep=0.05, quiet=0.02))
+    ports = await program.start()
+    try:
+        yield Running(program, ports.main, ports.admin)
+    finally:
+        await program.stop(0.2)
+
+
+async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.005)
