@@ -31,6 +31,7 @@
         ├── Unauthenticated        401
         ├── PermissionDenied       403
         ├── QuotaExceeded          403, 429
+        ├── ReservationExhausted   429: a reservation has no machines left
         ├── CloudNotFound          404
         ├── CloudAlreadyExists     409
         ├── TooManyOperations      429
@@ -262,6 +263,10 @@ class PermissionDenied(CloudError):
 
 class QuotaExceeded(CloudError):
     code, status = 403, "RESOURCE_EXHAUSTED"
+
+
+class ReservationExhausted(CloudError):
+    code, status = 429, "RESOURCE_EXHAUSTED"
 
 
 class CloudNotFound(CloudError):

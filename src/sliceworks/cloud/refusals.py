@@ -15,6 +15,7 @@ from sliceworks.base.errors import (
     FailedPrecondition,
     PermissionDenied,
     QuotaExceeded,
+    ReservationExhausted,
     TooManyOperations,
     Unauthenticated,
 )
@@ -50,6 +51,8 @@ _QUOTA_FAILURE = "type.googleapis.com/google.rpc.QuotaFailure"
 _QUOTA_REASONS = frozenset({"quotaExceeded", "QUOTA_EXCEEDED", "GCE_QUOTA_EXCEEDED", "insufficientQuota"})
 # GKE refuses what exceeds a regional quota with a bare 403 of these words and no code.
 _QUOTA_WORDS = ("Insufficient regional quota", "Insufficient project quota", "Quota exceeded for")
+# A reservation that is used up is a bare 429, as too many operations are: only these words tell it from one worth waiting for.
+_RESERVATION_WORDS = "Reservation does not have enough resources"
 _RATE_REASONS = frozenset({"RATE_LIMIT_EXCEEDED", "rateLimitExceeded", "userRateLimitExceeded"})
 
 
@@ -63,6 +66,8 @@ def refusal(response: Response, what: str) -> CloudError:
     cls = _BY_STATUS.get(status) or _BY_CODE.get(code) or (CloudUnavailable if code >= 500 else CloudError)
     if issubclass(cls, PermissionDenied | TooManyOperations) and _is_quota(error, reasons, message):
         cls = QuotaExceeded
+    elif issubclass(cls, TooManyOperations) and message.startswith(_RESERVATION_WORDS):
+        cls = ReservationExhausted
     return cls(message, code=code, status=status, reasons=reasons, retry_after=_retry_after(response))
 
 

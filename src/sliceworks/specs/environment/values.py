@@ -8,9 +8,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from sliceworks.base import duration
+
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
-_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
+_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-(ai[0-9]+)?[a-z]")  # us-central1-a, us-central1-ai1a
 _RESOURCE = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _ACCOUNT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]*[a-z0-9]")
@@ -19,6 +21,7 @@ _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _ROLE = re.compile(r"roles/[A-Za-z0-9.]+|(projects|organizations)/[^/]+/roles/[A-Za-z0-9._]+")
 _SERVICE = re.compile(r"[a-z][a-z0-9-]*\.googleapis\.com")
+_CHECKSUM = re.compile(r"([0-9a-f]{64})?")
 _MEMBER = re.compile(r"(user|group|serviceAccount|domain):[^\s:]+")
 
 _LONGEST_CLUSTER, _LONGEST_POOL, _LONGEST_RESOURCE, _LONGEST_BUCKET = 40, 39, 63, 63
@@ -43,6 +46,15 @@ def _range(value: str) -> str:
     return value
 
 
+def _duration(value: str) -> str:
+    try:
+        if value and duration.parse(value) <= 0:
+            raise ValueError("it is nothing")
+    except ValueError as error:
+        raise ValueError(f"must be a length of time such as 10m or 1h30m, found {value!r}") from error
+    return value
+
+
 _WORDS = "lower-case letters, digits and hyphens, beginning with a letter"
 Project = Annotated[str, _matching(_PROJECT, "a project id: 6 to 30 " + _WORDS)]
 Region = Annotated[str, _matching(_REGION, "a region such as us-central2")]
@@ -58,6 +70,8 @@ DatasetName = Annotated[str, _matching(_DATASET, "letters, digits and underscore
 Range = Annotated[str, AfterValidator(_range)]
 Role = Annotated[str, _matching(_ROLE, "a role such as roles/storage.objectViewer")]
 Service = Annotated[str, _matching(_SERVICE, "a service such as container.googleapis.com")]
+Checksum = Annotated[str, _matching(_CHECKSUM, "a SHA-256: 64 hexadecimal digits")]
+Duration = Annotated[str, AfterValidator(_duration)]
 Member = Annotated[str, _matching(_MEMBER, "a member such as group:research@example.com")]
 Labels = dict[
     Annotated[str, _matching(_LABEL, "a label of Google Cloud: lower case, at most 63 characters")],

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ANY = "-"
-_LOCATION = re.compile(r"([a-z]+-[a-z]+[0-9]{1,2})(-[a-z])?")
+_LOCATION = re.compile(r"([a-z]+-[a-z]+[0-9]{1,2})(-(?:ai[0-9]{1,2})?[a-z])?")  # us-central1-a, us-central1-ai1a
 _LETTERS = {"us-east1": "bcd", "europe-west1": "bcd", "us-central2": "b"}
 """The zones of regions that do not begin with a, b and c."""
 
