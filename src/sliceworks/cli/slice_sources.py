@@ -14,9 +14,10 @@ from sliceworks.cli import slice_views
 from sliceworks.cli.clouds import open_container, settings_for
 from sliceworks.cli.connections import open_cluster
 from sliceworks.controllers.slices import words
+from sliceworks.controllers.slices.reading import is_drained
 from sliceworks.controllers.slices.views import Ref
 from sliceworks.controllers.slices.watching import JOBSET
-from sliceworks.kube.well_known import NODE
+from sliceworks.kube.well_known import NAMESPACE, NODE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -83,11 +84,19 @@ class Sources:
             raise SliceworksError(f"{name} was not made for a JobSet", hint="whoever made this pool gives it back")
         return Counter({owner: sum(view.owner == owner for view in await self.slices())})
 
+    async def drained(self) -> list[Ref]:
+        """The JobSets that are marked themselves."""
+        found = [each for each in await self._jobsets() if is_drained(each)]
+        return [Ref(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found]
+
+    async def drain_everything(self, *, undo: bool) -> None:
+        """Mark the cluster: JobSets that are made later count too."""
+        await self.client.patch(NAMESPACE, words.WHOLE_CLUSTER, _mark(undo=undo))
+
     async def drain(self, owner: Ref, *, undo: bool) -> None:
         """Mark a JobSet, or take the mark away; the controller does the rest."""
-        change = {"metadata": {"annotations": {words.DRAIN: None if undo else "true"}}}
         try:
-            await self.client.patch(JOBSET, owner.name, change, owner.namespace)
+            await self.client.patch(JOBSET, owner.name, _mark(undo=undo), owner.namespace)
         except NotFound as error:
             raise SliceworksError(f"the JobSet {owner} is gone", hint="its slices are given back in any case") from error
 
@@ -111,6 +120,10 @@ class Sources:
             return (await self.client.list_all(JOBSET)).items
         except NotFound:
             return []
+
+
+def _mark(*, undo: bool) -> Object:
+    return {"metadata": {"annotations": {words.DRAIN: None if undo else "true"}}}
 
 
 def _names(found: list[SliceView]) -> str:

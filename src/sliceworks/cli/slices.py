@@ -91,7 +91,7 @@ def show_(*, name: str, namespace: str, output: str, **where: Any) -> None:
 
 @slices.command()
 @click.argument("name", required=False)
-@click.option("--all", "everything", is_flag=True, help="Every JobSet that has slices, in all namespaces.")
+@click.option("--all", "everything", is_flag=True, help="Every JobSet of the cluster, those that are made later too.")
 @click.option("--undo", is_flag=True, help="Let it have slices again.")
 @options.namespace
 @_cloud
@@ -100,9 +100,11 @@ def show_(*, name: str, namespace: str, output: str, **where: Any) -> None:
 def drain(*, name: str | None, everything: bool, undo: bool, namespace: str, yes: bool, **where: Any) -> None:
     """Give slices back and make no new ones: those of a JobSet, of the JobSet that a pool belongs to, or all.
 
-    The machines are deleted, whatever runs on them. JobSets made later have slices again; to stop those too, set SLICES_DRAIN=true
-    for the controller.
+    The machines are deleted, whatever runs on them. With --all none is made for anybody until --all --undo, which also frees
+    JobSets that were drained by name.
     """
+    from collections import Counter
+
     from sliceworks.base.errors import UsageError
 
     if everything == bool(name):
@@ -114,6 +116,10 @@ def drain(*, name: str | None, everything: bool, undo: bool, namespace: str, yes
             count = sum(owners.values())
             machines = "1 slice" if count == 1 else f"{count} slices"
             options.confirm(f"Give back {machines} of {', '.join(map(str, owners)) or 'nobody'}?", yes)
+        if everything:
+            await sources.drain_everything(undo=undo)
+            click.echo("all JobSets may have slices again" if undo else "all JobSets are drained, those that are made later too")
+            owners = Counter(await sources.drained()) if undo else Counter()
         for owner in owners:
             await sources.drain(owner, undo=undo)
             click.echo(f"jobset/{owner.name} in {owner.namespace} {'has slices again' if undo else 'is drained'}")

@@ -10,9 +10,9 @@ from tests.support.slices import SETTINGS, ZONE, Rig, jobset, on_rig
 
 from sliceworks.base import clock
 from sliceworks.controllers.slices import shapes, steps, words
-from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT
+from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT, reservation
 from sliceworks.controllers.slices.watching import JOBSET
-from sliceworks.kube.well_known import POD
+from sliceworks.kube.well_known import NAMESPACE, POD
 
 FAST: dict[str, Any] = {"seconds": {"createNodePool": 5, "deleteNodePool": 5, "boot": 5, "giveUp": 5}}
 
@@ -143,6 +143,52 @@ def test_a_drained_jobset_gives_back_and_gets_none() -> None:
         await _running(rig, 2)
 
     on_rig(main, **FAST)
+
+
+@pytest.mark.parametrize("namespace", ["default", words.WHOLE_CLUSTER])
+def test_a_drained_namespace_or_cluster_holds_jobsets_made_later_too(namespace: str) -> None:
+    async def main(rig: Rig) -> None:
+        await rig.client.create(jobset(seconds=3600, failurePolicy={"maxRestarts": 9}))
+        await _running(rig, 2)
+        await rig.client.patch(NAMESPACE, namespace, {"metadata": {"annotations": {words.DRAIN: "true"}}})
+        await _given_back(rig)
+        await rig.client.create(jobset("later", seconds=3600))
+        await clock.sleep(300)
+        assert not await rig.slices()
+        assert (await rig.condition("later"))["reason"] == "Draining"
+        await rig.client.patch(NAMESPACE, namespace, {"metadata": {"annotations": {words.DRAIN: None}}})
+        await _running(rig, 4)
+
+    on_rig(main, **FAST)
+
+
+def test_a_drained_namespace_is_no_affair_of_others() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+        await rig.client.patch(NAMESPACE, "team", {"metadata": {"annotations": {words.DRAIN: "true"}}})
+        await rig.client.create(jobset("held", namespace="team"))
+        await rig.client.create(jobset(seconds=3600))
+        await _running(rig, 2)
+        assert list(await rig.slices()) == ["js-slice-0"]
+
+    on_rig(main, **FAST)
+
+
+def test_a_used_up_reservation_is_told_in_words_and_the_next_way_taken() -> None:
+    async def main(rig: Rig) -> None:
+        machines = {"zone": ZONE, "machineType": "ct4p-hightpu-4t", "nodes": 1}
+        rig.service.configure({"reservations": [{"name": "gold", **machines}]})
+        await rig.client.create(jobset(seconds=3600))
+        told = {kind: note for kind, _, note in await _told(rig, "NodePoolCreationFailed", 2)}
+        for kind in ("Pod", "JobSet"):
+            assert f"no node pool as reservation gold in {ZONE}: Reservation does not have enough resources" in told[kind]
+            assert told[kind].endswith(f"short of 1 VM count of machine type ct4p-hightpu-4t; next: on-demand in {ZONE}")
+        await _running(rig, 2)
+        assert 'failures_total{reason="ReservationExhausted"} 1' in rig.registry.text()
+        # Others were not kept waiting: this was no sign that the cloud has too much to do.
+        assert rig.calls["POST"] == 2
+
+    on_rig(main, replace(SETTINGS, capacity=(reservation("gold"), ON_DEMAND)), **FAST)
 
 
 def test_half_a_jobset_is_given_back_and_tried_again() -> None:

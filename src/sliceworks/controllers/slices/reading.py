@@ -81,7 +81,7 @@ def read_jobset(obj: Mapping[str, Any]) -> JobSetView:
         suspended=suspended,
         suspended_since=_suspended_since(stopped, metadata) if suspended else None,
         queued=queued,
-        drained=annotations.get(words.DRAIN) == "true",
+        drained=is_drained(obj),
         held_until=moment(annotations.get(words.HELD_UNTIL)),
         time_limit=_seconds(annotations.get(words.TIME_LIMIT)),
         jobs=frozenset(f"{metadata['name']}-{each.name}-{index}" for each in templates.values() for index in range(each.replicas)),
@@ -142,6 +142,11 @@ def problem(error: SliceworksError) -> Problem:
     name = type(error).__name__.removeprefix("Cloud")
     reason = {"SliceworksError": "BadRequest", "Invalid": "InvalidRequest"}.get(name, name)
     return Problem(reason, f"{error.message} ({error.hint})" if error.hint else error.message)
+
+
+def is_drained(obj: Mapping[str, Any]) -> bool:
+    """Whether a JobSet or a Namespace is marked to give its pools back."""
+    return (obj["metadata"].get("annotations") or {}).get(words.DRAIN) == "true"
 
 
 def _template(replicated: Mapping[str, Any], whole: bool) -> Template:

@@ -1,4 +1,4 @@
-"""What the controller watches, kept as views: leaders that wait, JobSets, and Kueue's objects where Kueue is installed.
+"""What the controller watches, kept as views: leaders that wait, JobSets, Namespaces, and Kueue's objects where it is installed.
 
 Only pods that wait for a place are watched at all, and Nodes are not: a cluster of ten thousand nodes costs next to nothing.
 """
@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.controllers.slices import words
-from sliceworks.controllers.slices.reading import read_jobset, read_leader, read_workload, subject
+from sliceworks.controllers.slices.reading import is_drained, read_jobset, read_leader, read_workload, subject
 from sliceworks.controllers.slices.seats import LEADERS, Seats
 from sliceworks.controllers.slices.views import JobSetView, Leader, Ref, Subject, WorkloadView
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.resources import GVK, Resource
-from sliceworks.kube.well_known import POD
+from sliceworks.kube.well_known import NAMESPACE, POD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +86,7 @@ class Watching:
     _all: list[Informers] = field(default_factory=list)
     _leaders: Views[Leader] | None = None
     _jobsets: Views[JobSetView] | None = None
+    _namespaces: Informer | None = None
     _looking: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
@@ -97,8 +98,9 @@ class Watching:
         pods.add_handler(self._waits_no_more)
         jobsets = self._watch(JOBSET, read_jobset)
         self._leaders, self._jobsets = Views(pods), Views(jobsets)
-        await pods.wait_synced()
-        await jobsets.wait_synced()
+        self._namespaces = self._watch(NAMESPACE, is_drained)
+        for informer in (pods, jobsets, self._namespaces):
+            await informer.wait_synced()
         await self.seats.open()
         await self._find_kueue()
         if self.kueue is None:
@@ -118,8 +120,12 @@ class Watching:
         return {leader.job: leader for leader in self._leaders()} if self._leaders is not None else {}
 
     def jobsets(self) -> dict[Ref, JobSetView]:
-        """All JobSets."""
-        return {jobset.ref: jobset for jobset in self._jobsets()} if self._jobsets is not None else {}
+        """All JobSets; those whose Namespace is drained, or the whole cluster, are."""
+        found = self._jobsets() if self._jobsets is not None else []
+        if drained := self._drained():
+            everywhere = words.WHOLE_CLUSTER in drained
+            found = [replace(each, drained=True) if everywhere or each.ref.namespace in drained else each for each in found]
+        return {jobset.ref: jobset for jobset in found}
 
     def workloads(self) -> tuple[WorkloadView, ...]:
         """The Workloads that have admission checks."""
@@ -158,6 +164,10 @@ class Watching:
     def _waits_no_more(self, delta: Delta) -> None:
         if delta.kind == "deleted":
             self.seats.look(delta.object["metadata"]["name"], delta.object["metadata"]["namespace"])
+
+    def _drained(self) -> set[str]:
+        store = self._namespaces.store if self._namespaces is not None else ()
+        return {obj["metadata"]["name"] for obj in store if obj["view"]}
 
     def _own_checks(self) -> list[Object]:
         return [obj for obj in self.kueue.checks.store if obj["view"]] if self.kueue is not None else []

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from sliceworks.catalog import labels
+
 # What pods and JobSets carry.
 JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
 JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"
@@ -16,12 +18,12 @@ COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 
 # What pods select nodes by.
-RESERVATION_NAME: Final = "cloud.google.com/reservation-name"
+RESERVATION_NAME: Final = labels.RESERVATION_NAME
 RESERVATION_PROJECT: Final = "cloud.google.com/reservation-project"
-SPOT: Final = "cloud.google.com/gke-spot"
+SPOT: Final = labels.SPOT
 LOCATION_HINT: Final = "cloud.google.com/gke-location-hint"
 ICI_RESILIENCY: Final = "cloud.google.com/gke-tpu-ici-resiliency"
-ZONE: Final = "topology.kubernetes.io/zone"
+ZONE: Final = labels.ZONE
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 
 # What node pools are labelled with.
@@ -30,8 +32,8 @@ MANAGER_VALUE: Final = "tpu-provisioner"
 PARENT_KIND: Final = "google.com/tpu-provisioner-parent-kind"
 PARENT_NAME: Final = "google.com/tpu-provisioner-parent-name"
 PARENT_NAMESPACE: Final = "google.com/tpu-provisioner-parent-namespace"
-POOL_JOBSET_NAME: Final = "google.com/tpu-provisioner-jobset-name"
-POOL_JOBSET_NAMESPACE: Final = "google.com/tpu-provisioner-jobset-namespace"
+POOL_JOBSET_NAME: Final = labels.POOL_JOBSET_NAME
+POOL_JOBSET_NAMESPACE: Final = labels.POOL_JOBSET_NAMESPACE
 POOL_HASH: Final = "google.com/tpu-provisioner-nodepool-hash"
 OLD_POOL_JOBSET_NAME: Final = "provisioner-nodepool-id"  # pools of the first provisioners have this alone
 
@@ -41,7 +43,7 @@ COPY_LABELS: Final = "tpu-provisioner.cloud.google.com/copy-labels"
 NODE_NETWORKS: Final = "tpu-provisioner.cloud.google.com/additional-node-networks"
 NODE_SERVICE_ACCOUNT: Final = "tpu-provisioner.cloud.google.com/node-service-account"
 
-CREATION_STARTED: Final = "NodePoolCreationStarted"
+CREATION_STARTED: Final = labels.CREATION_STARTED
 CREATION_SUCCEEDED: Final = "NodePoolCreationSucceeded"
 CREATION_FAILED: Final = "NodePoolCreationFailed"
 DELETION_STARTED: Final = "NodePoolDeletionStarted"
@@ -52,19 +54,20 @@ DELETION_FAILED: Final = "NodePoolDeletionFailed"
 OWN: Final = "slices.sliceworks.dev/"
 MACHINE_TYPE: Final = OWN + "machine-type"  # selector: a CPU pool of this machine type; becomes a label of its nodes
 ZONES: Final = OWN + "zones"  # pod annotation: zones to try, in order
-CAPACITY: Final = OWN + "capacity"  # pod annotation: kinds of capacity to try, in order
+CAPACITY: Final = labels.CAPACITY  # pod annotation: kinds of capacity to try, in order
 ATTEMPT: Final = OWN + "attempt"  # pool label: which try made it
 CREATED: Final = OWN + "created"  # pool label: when it was asked for, in seconds since 1970
 ATTEMPTS: Final = OWN + "attempts"  # JobSet annotation: what has failed so far, by Job
-HELD_UNTIL: Final = OWN + "held-until"  # JobSet annotation: we suspended it, until this time
-DRAIN: Final = OWN + "drain"  # JobSet annotation: give its pools back and make none
+HELD_UNTIL: Final = labels.HELD_UNTIL  # JobSet annotation: we suspended it, until this time
+DRAIN: Final = OWN + "drain"  # annotation of a JobSet or a Namespace: give its pools back and make none
+WHOLE_CLUSTER: Final = "kube-system"  # the Namespace whose annotations stand for the cluster
 TIME_LIMIT: Final = OWN + "time-limit"  # JobSet annotation: how long all slices may take to be had; 0 is for ever
 
-POD_CONDITION: Final = "sliceworks.dev/SliceReady"
-JOBSET_CONDITION: Final = "sliceworks.dev/SlicesReady"
+POD_CONDITION: Final = labels.SLICE_READY
+JOBSET_CONDITION: Final = labels.SLICES_READY
 FIELD_MANAGER: Final = "sliceworks-slices"
 COMPONENT: Final = "tpu-provisioner"  # whom events come from
-CHECK_CONTROLLER: Final = "sliceworks.dev/slices"  # spec.controllerName of Kueue's AdmissionCheck
+CHECK_CONTROLLER: Final = labels.SLICES_CHECK  # spec.controllerName of Kueue's AdmissionCheck
 LEASE: Final = "ecaf1259.google.com"  # the Go provisioner's own: the two never work at once
 
-SLICES_GIVEN_BACK: Final = "SlicesGivenBack"
+SLICES_GIVEN_BACK: Final = labels.SLICES_GIVEN_BACK
