@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.graphs import GRAPHS, Stage, on_stage
+from tests.support.embedded import Embedded, on_twin
+from tests.support.graphs import GRAPHS, Stage, controller_on, on_stage
 
 from sliceworks.base import clock
 
@@ -146,6 +147,72 @@ def test_finished_job_that_was_cleaned_up_counts_as_done() -> None:
         await stage.twin.do("PATCH", f"{THINGS}/a", {"spec": {"value": "second"}})
         await stage.settle()
         assert not await stage.twin.gone(f"{BATCH}/jobs/child")
+
+    on_stage(main)
+
+
+def test_job_that_finished_and_went_while_nobody_looked_counts_as_done() -> None:
+    async def main(twin: Embedded) -> None:
+        async with controller_on(twin) as stage:
+            await make(stage, "{onComplete: keep}", JOB)
+        await finish(stage)
+        async with controller_on(twin) as stage:
+            await stage.settle()
+            assert await twin.gone(f"{BATCH}/jobs/child")
+            assert (await stage.get(f"{THINGS}/a"))["status"]["state"] == "ACTIVE"
+
+    on_twin(main)
+
+
+def test_another_job_that_finished_while_nobody_looked_does_not_count() -> None:
+    async def main(twin: Embedded) -> None:
+        async with controller_on(twin) as stage:
+            await make(stage, "{onComplete: keep}", JOB)
+        await finish(stage)
+        await twin.do("PATCH", f"{THINGS}/a", {"spec": {"value": "second"}})
+        async with controller_on(twin) as stage:
+            await stage.settle()
+            assert "deletionTimestamp" not in (await stage.get(f"{BATCH}/jobs/child"))["metadata"]
+
+    on_twin(main)
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_job_that_was_deleted_before_it_finished_is_made_again(away: bool) -> None:
+    async def main(twin: Embedded) -> None:
+        async with controller_on(twin) as stage:
+            await make(stage, "{onComplete: keep}", JOB)
+            before = await stage.get(f"{BATCH}/jobs/child")
+            if not away:
+                await twin.do("DELETE", f"{BATCH}/jobs/child?propagationPolicy=Background")
+                await stage.settle()
+        if away:
+            await twin.do("DELETE", f"{BATCH}/jobs/child?propagationPolicy=Background")
+        async with controller_on(twin) as stage:
+            await stage.settle()
+            after = await stage.get(f"{BATCH}/jobs/child")
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert "deletionTimestamp" not in after["metadata"]
+
+    on_twin(main)
+
+
+@pytest.mark.parametrize("how", ["instance", "orphan", "cascade"])
+def test_job_that_is_kept_does_not_stand_in_the_way(how: str) -> None:
+    async def main(stage: Stage) -> None:
+        await make(stage, "{onComplete: keep}", JOB)
+        assert (await stage.get(f"{BATCH}/jobs/child"))["metadata"]["finalizers"] == ["kro.run/completion"]
+        if how == "instance":
+            await delete(stage)
+        else:
+            await stage.twin.do("PATCH", f"{GRAPHS}/thing", {"spec": {"lifecycle": {"onDelete": how}}})
+            await stage.settle()
+            await stage.twin.do("DELETE", f"{GRAPHS}/thing")
+            await stage.settle()
+        if how == "orphan":
+            assert "finalizers" not in (await stage.get(f"{BATCH}/jobs/child"))["metadata"]
+            await stage.twin.do("DELETE", f"{BATCH}/jobs/child?propagationPolicy=Background")
+        assert await stage.twin.gone(f"{BATCH}/jobs/child")
 
     on_stage(main)
 

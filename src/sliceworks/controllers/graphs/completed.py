@@ -2,18 +2,26 @@
 
 The instance keeps a note of each such object in an annotation: a digest of what was wanted, and the object as it was last, which
 other resources may still refer to. When something else is wanted later, it is made anew.
+
+Until the note is written, a finalizer of ours pins the object: one that finishes and is removed while no controller runs is still
+there for the next, which sees how it ended.
 """
 
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import orjson
 
+from sliceworks.base.errors import NotFound
 from sliceworks.controllers.graphs import names
 
 if TYPE_CHECKING:
+    from sliceworks.controllers.graphs.records import Record
+    from sliceworks.controllers.graphs.views import View
+    from sliceworks.kube.client import Client
     from sliceworks.kube.resources import Object
 
 _FINISHED = frozenset({"Complete", "Completed", "Succeeded"})
@@ -27,6 +35,26 @@ def finished(obj: Object) -> bool:
         return True
     conditions = status.get("conditions") or ()
     return any(item.get("type") in _FINISHED and item.get("status") == "True" for item in conditions)
+
+
+def unpinned(wanted: Object) -> Object:
+    """The same without our finalizer."""
+    metadata = dict(wanted["metadata"])
+    kept = [name for name in metadata.pop("finalizers", None) or () if name != names.PINNED]
+    return {**wanted, "metadata": {**metadata, "finalizers": kept} if kept else metadata}
+
+
+async def unpin(client: Client, view: View, record: Record) -> None:
+    """Take our finalizer off, where it is on; Conflict where somebody else has changed the object since."""
+    finalizers = record.object["metadata"].get("finalizers") or ()
+    if names.PINNED not in finalizers:
+        return
+    kept = [name for name in finalizers if name != names.PINNED]
+    change: Object = {"metadata": {"resourceVersion": record.version, "finalizers": kept}}
+    with suppress(NotFound):
+        answer = await client.patch(view.resource, record.name, change, record.namespace, field_manager=names.WRITER)
+        if kept or not record.deleting:
+            view.wrote(answer)  # one that nothing holds any more is gone: of that the watch tells
 
 
 class Completed:
@@ -61,6 +89,7 @@ def _key(wanted: Object) -> str:
 
 def _digest(wanted: Object) -> str:
     """Of what the template says: what this controller adds changes with its version."""
+    wanted = unpinned(wanted)
     metadata = wanted["metadata"]
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name not in names.OWN_LABELS}
     annotations = {name: value for name, value in (metadata.get("annotations") or {}).items() if name not in names.OWN_ANNOTATIONS}

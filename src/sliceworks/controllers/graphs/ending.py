@@ -10,7 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import NotFound
-from sliceworks.controllers.graphs import crds, names
+from sliceworks.controllers.graphs import applyset, crds, names
+from sliceworks.controllers.graphs.applyset import BrokenInventory
+from sliceworks.controllers.graphs.completed import unpin
+from sliceworks.controllers.graphs.pruning import members
 from sliceworks.kube.controller import Done, Pending
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ class Ending:
                 return await self._wait(resource, waited)
             await self._kinds.stop(self._name)
             for instance in instances:
+                await self._unpin(instance)
                 await self._orphan(resource, instance)
             if self._world.options.allow_crd_deletion:
                 await crds.remove(self._world.client, resource.qualified, self._name)
@@ -78,6 +82,15 @@ class Ending:
             await self._world.client.delete(resource, metadata["name"], metadata.get("namespace"), uid=metadata["uid"])
         except NotFound:
             return
+
+    async def _unpin(self, instance: Object) -> None:
+        """Nobody notes any more what finishes: its objects may go when they do."""
+        try:
+            inventory = applyset.read(instance)
+        except BrokenInventory:
+            return  # nothing was ever made for it, or it cannot be told what
+        for view, record in await members(self._world, applyset.set_id(instance), inventory):
+            await unpin(self._world.client, view, record)
 
     async def _orphan(self, resource: Resource, instance: Object) -> None:
         """Take our finalizer off. Inventory and labels stay: a definition of this name finds everything again."""

@@ -140,6 +140,7 @@ class Instances:
         complete = walk.states.settled and await self._prune(claim, walk, graph)
         # 8. Keep the inventory to what is there, and note what has finished.
         await claim.settle(walk.inventory if complete else claim.inventory, completed)
+        await walk.unpin(self._world.client)
         # 9. Write the status.
         status.judge(conditions, walk.states)
         return await self._report(claim.instance, conditions, walk, evaluation)

@@ -51,4 +51,6 @@ def dress(obj: Object, node: Node, labels: dict[str, str], place: tuple[int, int
     if node.lifecycle.on_delete != "delete":
         annotations[names.ON_DELETE] = node.lifecycle.on_delete
     dressed = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels, **more}, "annotations": annotations}
+    if node.lifecycle.on_complete == "keep":
+        dressed["finalizers"] = [*(metadata.get("finalizers") or ()), names.PINNED]
     return {**obj, "metadata": dressed}

@@ -9,6 +9,7 @@ import orjson
 
 from sliceworks.base.errors import Conflict, NotFound
 from sliceworks.controllers.graphs import names
+from sliceworks.controllers.graphs.completed import unpin
 
 if TYPE_CHECKING:
     from sliceworks.controllers.graphs.records import Record
@@ -36,6 +37,7 @@ async def let_go(client: Client, view: View, record: Record) -> Farewell:
     annotations = record.object["metadata"].get("annotations") or {}
     how = annotations.get(names.ON_DELETE)
     try:
+        await unpin(client, view, record)
         if how == "retain":
             await _release(client, view.resource, record)
         elif how == "restore" and names.BEFORE in annotations:

@@ -62,6 +62,9 @@ BEFORE: Final = "internal.kro.run/before"
 COMPLETED: Final = "internal.kro.run/completed"
 ADOPT: Final = "kro.run/adopt"
 
+# A finalizer of ours: the object may go when it has been noted whether it finished.
+PINNED: Final = "kro.run/completion"
+
 OWN_LABELS: Final = frozenset(
     {
         OWNED, VERSION, MANAGED_BY, PART_OF, NODE_ID, COLLECTION_INDEX, COLLECTION_SIZE,

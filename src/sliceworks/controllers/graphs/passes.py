@@ -7,13 +7,14 @@ level sees: nothing is read back, and a graph of any depth takes one pass when i
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sliceworks.base.errors import SliceworksError
-from sliceworks.controllers.graphs import labels
+from sliceworks.base.errors import Conflict, SliceworksError
+from sliceworks.controllers.graphs import labels, ownership
 from sliceworks.controllers.graphs.applying import Terminating
 from sliceworks.controllers.graphs.applyset import Inventory, group_kind
-from sliceworks.controllers.graphs.completed import finished
+from sliceworks.controllers.graphs.completed import finished, unpin, unpinned
 from sliceworks.controllers.graphs.states import READY, SKIPPED, NodeState, States, Step
 from sliceworks.graph.errors import EvaluationFailed
 from sliceworks.graph.model import Desired, Excluded, Lookup, Role, Waiting
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sliceworks.controllers.graphs.views import View
     from sliceworks.graph.evaluate import Evaluation
     from sliceworks.graph.model import Node
+    from sliceworks.kube.client import Client
     from sliceworks.kube.resources import Object, Resource
 
 
@@ -51,6 +53,7 @@ class Pass:
         self.lookups: dict[str, tuple[Resource, Lookup]] = {}
         self._made: list[tuple[View, Record]] = []
         self._looked: list[tuple[View, Lookup, list[Record]]] = []
+        self._pinned: list[tuple[View, Record]] = []
         self._namespace: str = instance["metadata"].get("namespace", "")
         self._labels = labels.child_labels(instance, applier.set_id)
         self._evaluation, self._views, self._applier = evaluation, views, applier
@@ -65,6 +68,12 @@ class Pass:
                 continue
             await self._declare(self._noted(wanted))
             await asyncio.gather(*(self._make(node, objects) for node, objects in wanted))
+
+    async def unpin(self, client: Client) -> None:
+        """Let objects go that our finalizer holds no longer for a reason; what has finished must have been noted before."""
+        for view, record in self._pinned:
+            with suppress(Conflict):  # somebody was faster: that change brings the next look
+                await unpin(client, view, record)
 
     @property
     def is_current(self) -> bool:
@@ -120,9 +129,12 @@ class Pass:
     async def _put(self, node: Node, wanted: Object) -> Object:
         """The object as it is in the cluster afterwards, or as it was when it finished."""
         view = self._views[node.id]
+        live = view.get(wanted["metadata"]["name"], wanted["metadata"].get("namespace", ""))
+        if live is not None and live.deleting and ownership.is_ours(live, self._applier.set_id):
+            self._pinned.append((view, live))
         keep = node.lifecycle.on_complete == "keep"
-        if keep and (done := self._completed.recall(wanted)) is not None:
-            live = view.get(wanted["metadata"]["name"], wanted["metadata"].get("namespace", ""))
+        if keep and (done := self._recall(wanted, live)) is not None:
+            wanted = unpinned(wanted)
             if live is None or live.deleting:
                 return done
         async with self._turns:
@@ -132,7 +144,14 @@ class Pass:
         found = record.object
         if keep and finished(found):
             self._completed.note(wanted, found)
+            self._pinned.append((view, record))
         return found
+
+    def _recall(self, wanted: Object, live: Record | None) -> Object | None:
+        """The object as it was when it finished: as was noted then, or is seen now that it goes."""
+        if live is not None and live.deleting and ownership.is_as_wanted(live, wanted) and finished(found := live.object):
+            self._completed.note(wanted, found)
+        return self._completed.recall(wanted)
 
     def _look_up(self, node: Node, lookup: Lookup) -> None:
         view = self._views[node.id]
