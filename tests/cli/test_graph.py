@@ -192,6 +192,15 @@ spec:
     assert "unknown kind Shop of kro.run/v1alpha1" in err
 
 
+def test_folders_are_searched_to_the_bottom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("shops/deep", ".hidden"):
+        (tmp_path / folder).mkdir(parents=True)
+    files(tmp_path / "shops" / "deep", graph=GRAPH)
+    files(tmp_path / "shops", shop=SHOP)
+    files(tmp_path / ".hidden", wrong="kind: [")
+    assert run(capsys, "check", str(tmp_path), "-o", "name")[0].splitlines() == ["ResourceGraphDefinition/shops", "Shop/corner"]
+
+
 def test_files_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph, shop = files(tmp_path, graph=GRAPH, shop=SHOP)
     assert "has no ResourceGraphDefinition" in run(capsys, "render", shop, graph, code=1)[1]

@@ -56,10 +56,13 @@ def load_all(text: str, place: str) -> list[Document]:
         raise InvalidDocument("is nested too deeply", place=place) from error
 
 
-def load_path(path: Path) -> list[Document]:
-    """All documents of a file, or of every .yaml, .yml and .json file of a folder, in order of their names."""
+def load_path(path: Path, *, deep: bool = False) -> list[Document]:
+    """All documents of a file, or of every .yaml, .yml and .json file of a folder, in order of their names.
+
+    `deep` looks into the folders of a folder too, but not into hidden ones.
+    """
     documents: list[Document] = []
-    for file in _files(path):
+    for file in _files(path, deep):
         try:
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
@@ -82,10 +85,12 @@ def dump_all(values: list[Any]) -> str:
     return text
 
 
-def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.suffix in {".yaml", ".yml", ".json"} and file.is_file())
-    return [path]
+def _files(path: Path, deep: bool) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = path.rglob("*") if deep else path.iterdir()
+    wanted = (file for file in found if file.suffix in {".yaml", ".yml", ".json"} and file.is_file())
+    return sorted(file for file in wanted if not any(part.startswith(".") for part in file.relative_to(path).parts[:-1]))
 
 
 def _document(node: yaml.Node, file: str) -> Document:

@@ -44,8 +44,9 @@ def graph() -> None:
 def check(files: tuple[Path, ...], crds: tuple[Path, ...], output: str, **cluster: Any) -> int:
     """Say what is wrong with the ResourceGraphDefinitions in FILE, and with instances beside them.
 
-    The kinds of Kubernetes, Config Connector, JobSet and Kueue are known; others come from --crds, or from a cluster that
-    --context, --kubeconfig or --twin names. Exit code 1 when anything is wrong.
+    FILE may be a folder: all that lies in it is looked at, in folders below too. The kinds of Kubernetes, Config Connector, JobSet
+    and Kueue are known; others come from --crds, or from a cluster that --context, --kubeconfig or --twin names. Exit code 1 when
+    anything is wrong.
     """
     from sliceworks.cli.graph_files import yaml_documents
 

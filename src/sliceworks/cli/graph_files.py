@@ -53,7 +53,7 @@ class Workbench:
 
     def __post_init__(self) -> None:
         for path in self.sources.crds:
-            found = [document.data for document in yamls.load_path(path) if document.data.get("kind") == _CRD]
+            found = [document.data for document in yamls.load_path(path, deep=True) if document.data.get("kind") == _CRD]
             if not found:
                 raise InvalidDocument("has no CustomResourceDefinitions", place=str(path))
             self._known += found
@@ -156,8 +156,8 @@ def with_client(opened: Callable[[], Client], ask: Callable[[Client], Awaitable[
 
 
 def yaml_documents(paths: Iterable[Path]) -> list[Document]:
-    """The documents of files and folders."""
-    found = [document for path in paths for document in yamls.load_path(path)]
+    """The documents of files, and of folders with all that lies in them."""
+    found = [document for path in paths for document in yamls.load_path(path, deep=True)]
     if not found:
         raise UsageError("there are no documents to look at")
     return found
