@@ -10,7 +10,7 @@ from tests.support import goldens, kro, shops
 from tests.support.clusters import real_wanted
 from tests.support.custom import CRDS
 from tests.support.kro import GRAPHS
-from tests.support.scenarios import Scenario, apply, locate
+from tests.support.scenarios import apply, locate
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -26,21 +26,6 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(not real_wanted(), reason="needs kro built from its Go module: SLICEWORKS_REAL=1"),
 ]
-
-# The folders of kro's own end-to-end scenarios.
-SCENARIOS = (
-    "cel-random-namespaced-function",
-    "check-arbitary-objects",
-    "check-external-references",
-    "check-instance-creation",
-    "check-instance-update",
-    "check-multi-resource-rgd",
-    "check-required-default-interactions",
-    "check-rgd-creation",
-    "check-rgd-deletion",
-    "check-unknown-fields",
-    "check-validation-markers",
-)
 
 
 @pytest.fixture(scope="module")
@@ -91,16 +76,9 @@ def test_own_example(api: Api, ns: str) -> None:
 
 
 @pytest.mark.usefixtures("controller")
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", kro.SCENARIOS)
 def test_own_scenario(api: Api, ns: str, name: str) -> None:
-    def scale_up() -> None:
-        """What the autoscaler of the scenario would do: no such controller runs here."""
-        deployment = f"/apis/apps/v1/namespaces/{ns}/deployments/test-app-deployment"
-        eventually(lambda: api.get(deployment).json["metadata"]["generation"] == 2, what="the change has come to the deployment")
-        api.patch(f"{deployment}/scale", {"spec": {"replicas": 2}}).ok(200)
-
-    before = {"deployment-update-assert.yaml": scale_up} if name == "check-multi-resource-rgd" else {}
-    Scenario(kro.folder() / "test" / "e2e" / "chainsaw" / name, api, ns, before).play()
+    kro.play(name, api, ns)
 
 
 def test_definition_goes_with_its_graph(cluster: Cluster, api: Api, controller: Process, tmp_path: Path) -> None:

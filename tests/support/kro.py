@@ -1,4 +1,4 @@
-"""The real kro controller on a cluster: its definitions come from its own Go module, read when the test runs."""
+"""The real kro controller on a cluster, and its own scenarios: all comes from its Go module, read when the test runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.real.processes import Process, free_port
 from tests.real.programs import PROGRAMS
 from tests.support.clusters import answers
 from tests.support.custom import CRDS
+from tests.support.scenarios import Scenario
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -18,9 +19,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.clusters import Cluster
+    from tests.support.http import Api
 
 MODULE = "github.com/kubernetes-sigs/kro"
 GRAPHS = "/apis/kro.run/v1alpha1/resourcegraphdefinitions"
+SCENARIOS = (
+    "cel-random-namespaced-function",
+    "check-arbitary-objects",
+    "check-external-references",
+    "check-instance-creation",
+    "check-instance-update",
+    "check-multi-resource-rgd",
+    "check-required-default-interactions",
+    "check-rgd-creation",
+    "check-rgd-deletion",
+    "check-unknown-fields",
+    "check-validation-markers",
+)
+"""The folders of its end-to-end scenarios."""
 
 
 def folder() -> Path:
@@ -60,3 +76,16 @@ def load(path: Path) -> dict[str, Any]:
     """The one document in a YAML file."""
     found: dict[str, Any] = yaml.load(path.read_text(), yaml.CSafeLoader)
     return found
+
+
+def play(name: str, api: Api, ns: str) -> None:
+    """One of its end-to-end scenarios, whoever serves the graphs."""
+
+    def scale_up() -> None:
+        """What the autoscaler of the scenario would do: no such controller runs here."""
+        deployment = f"/apis/apps/v1/namespaces/{ns}/deployments/test-app-deployment"
+        eventually(lambda: api.get(deployment).json["metadata"]["generation"] == 2, what="the change has come to the deployment")
+        api.patch(f"{deployment}/scale", {"spec": {"replicas": 2}}).ok(200)
+
+    before = {"deployment-update-assert.yaml": scale_up} if name == "check-multi-resource-rgd" else {}
+    Scenario(folder() / "test" / "e2e" / "chainsaw" / name, api, ns, before).play()

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support import kro, our_graphs
 from tests.support.clusters import real_wanted
-from tests.support.scenarios import Scenario
-from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,19 +19,6 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(not real_wanted(), reason="the scenarios come with kro's Go module: SLICEWORKS_REAL=1"),
 ]
-SCENARIOS = (
-    "cel-random-namespaced-function",
-    "check-arbitary-objects",
-    "check-external-references",
-    "check-instance-creation",
-    "check-instance-update",
-    "check-multi-resource-rgd",
-    "check-required-default-interactions",
-    "check-rgd-creation",
-    "check-rgd-deletion",
-    "check-unknown-fields",
-    "check-validation-markers",
-)
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +29,6 @@ def controller(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.mark.usefixtures("controller")
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", kro.SCENARIOS)
 def test_own_scenario_of_kro(api: Api, ns: str, name: str) -> None:
-    def scale_up() -> None:
-        """What the autoscaler of the scenario would do: no such controller runs here."""
-        deployment = f"/apis/apps/v1/namespaces/{ns}/deployments/test-app-deployment"
-        eventually(lambda: api.get(deployment).json["metadata"]["generation"] == 2, what="the change has come to the deployment")
-        api.patch(f"{deployment}/scale", {"spec": {"replicas": 2}}).ok(200)
-
-    before = {"deployment-update-assert.yaml": scale_up} if name == "check-multi-resource-rgd" else {}
-    Scenario(kro.folder() / "test" / "e2e" / "chainsaw" / name, api, ns, before).play()
+    kro.play(name, api, ns)

@@ -6,68 +6,13 @@ import asyncio
 from typing import Any
 
 from tests.support.graphs import GRAPHS, Stage, on_stage
+from tests.support.shops import GRAPH
 
 from sliceworks.base import clock
 
 Object = dict[str, Any]
 CORE, APPS = "/api/v1/namespaces/default", "/apis/apps/v1/namespaces/default"
 SHOPS = "/apis/kro.run/v1alpha1/namespaces/default/shops"
-SHOP = """
-apiVersion: kro.run/v1alpha1
-kind: ResourceGraphDefinition
-metadata: {name: shop}
-spec:
-  schema:
-    apiVersion: v1alpha1
-    kind: Shop
-    spec:
-      title: string | required=true minLength=3
-      replicas: integer | default=2 minimum=1 maximum=5
-      open: boolean | default=true
-      colours: "[]string"
-    status:
-      ready: ${deployment.status.readyReplicas}
-      address: ${service.spec.clusterIP}
-  resources:
-  - id: settings
-    template:
-      apiVersion: v1
-      kind: ConfigMap
-      metadata: {name: "${schema.metadata.name}-settings"}
-      data: {title: "${schema.spec.title}"}
-  - id: deployment
-    readyWhen: ["${deployment.status.readyReplicas == deployment.spec.replicas}"]
-    template:
-      apiVersion: apps/v1
-      kind: Deployment
-      metadata: {name: "${schema.metadata.name}"}
-      spec:
-        replicas: ${schema.spec.replicas}
-        selector: {matchLabels: {shop: "${schema.metadata.name}"}}
-        template:
-          metadata: {labels: {shop: "${schema.metadata.name}"}}
-          spec:
-            containers:
-            - name: main
-              image: example.com/shop:1
-              envFrom: [{configMapRef: {name: "${settings.metadata.name}"}}]
-  - id: service
-    includeWhen: ["${schema.spec.open}"]
-    template:
-      apiVersion: v1
-      kind: Service
-      metadata: {name: "${deployment.metadata.name}"}
-      spec:
-        selector: ${deployment.spec.selector.matchLabels}
-        ports: [{port: 80}]
-  - id: notes
-    forEach: [{colour: "${schema.spec.colours}"}]
-    template:
-      apiVersion: v1
-      kind: ConfigMap
-      metadata: {name: "${schema.metadata.name}-${colour}"}
-      data: {colour: "${colour}"}
-"""
 CORNER = """
 apiVersion: kro.run/v1alpha1
 kind: Shop
@@ -87,14 +32,14 @@ async def make_ready(stage: Stage) -> None:
 
 
 async def open_corner(stage: Stage) -> None:
-    await stage.apply(SHOP)
+    await stage.apply(GRAPH)
     await stage.apply(CORNER)
     await make_ready(stage)
 
 
 def test_graph_is_served() -> None:
     async def main(stage: Stage) -> None:
-        await stage.apply(SHOP)
+        await stage.apply(GRAPH)
         found = await stage.get(f"{GRAPHS}/shop")
         assert found["status"]["state"] == "Active"
         assert found["status"]["topologicalOrder"] == ["settings", "deployment", "service", "notes"]
@@ -109,7 +54,7 @@ def test_graph_is_served() -> None:
 
 def test_what_can_be_made_is_made_and_the_rest_waits() -> None:
     async def main(stage: Stage) -> None:
-        await stage.apply(SHOP)
+        await stage.apply(GRAPH)
         await stage.apply(CORNER)
         found = await stage.get(f"{SHOPS}/corner")
         assert found["status"]["state"] == "IN_PROGRESS"
@@ -133,7 +78,7 @@ def test_change_flows() -> None:
         await stage.settle()
         assert await own_names(stage) == ["corner-red", "corner-settings"]
         assert await own_names(stage, "services") == []
-        assert (await stage.get(f"{CORE}/configmaps/corner-settings"))["data"] == {"title": "Closed"}
+        assert (await stage.get(f"{CORE}/configmaps/corner-settings"))["data"] == {"title": "Closed", "size": "2"}
 
     on_stage(main)
 
@@ -145,7 +90,7 @@ def test_what_somebody_broke_is_put_right() -> None:
         await stage.twin.do("PATCH", f"{CORE}/configmaps/corner-settings", {"data": {"title": "by hand"}})
         await stage.settle()
         assert await own_names(stage) == ["corner-green", "corner-red", "corner-settings"]
-        assert (await stage.get(f"{CORE}/configmaps/corner-settings"))["data"] == {"title": "Corner"}
+        assert (await stage.get(f"{CORE}/configmaps/corner-settings"))["data"] == {"title": "Corner", "size": "2"}
 
     on_stage(main)
 
