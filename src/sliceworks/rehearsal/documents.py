@@ -19,7 +19,8 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClas
 
 def read(path: Path) -> list[Document]:
     """Every object of a file or folder, in the order in which they are applied. InvalidDocument names file and line."""
-    documents = [document for document in yamls.load_path(path) if not is_scenario(document)]
+    written = [document for document in yamls.load_path(path) if not is_scenario(document)]
+    documents = [each for document in written for each in objects(document, path if path.is_dir() else path.parent)]
     if not documents:
         raise InvalidDocument("has no documents", place=str(path), hint="give a folder of .yaml files, such as examples/platform")
     seen: dict[tuple[str, str, str, str], Document] = {}
@@ -33,6 +34,14 @@ def read(path: Path) -> list[Document]:
             )
         seen[identity] = document
     return sorted(documents, key=_rank)
+
+
+def objects(document: Document, folder: Path) -> list[Document]:
+    """What a document of ours stands for; objects of a cluster are themselves."""
+    from sliceworks.rehearsal.platforms import compiled
+    from sliceworks.specs.documents import is_ours
+
+    return compiled(document, folder) if is_ours(document) else [document]
 
 
 def scenario(path: Path) -> Scenario | None:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import duration, yamls
 from sliceworks.base.errors import InvalidDocument, SliceworksError
+from sliceworks.base.yamls import Document
 from sliceworks.kube.resources import GVK, Key, key_of
 from sliceworks.kube.well_known import NODE, POD
-from sliceworks.rehearsal import clouds
+from sliceworks.rehearsal import clouds, queue_steps
+from sliceworks.rehearsal.documents import objects
 from sliceworks.specs.clouds import CloudFault, EndCloudFault, SetCloud
 from sliceworks.specs.scenario import (
     Apply,
@@ -23,7 +25,6 @@ from sliceworks.specs.scenario import (
     FailPods,
     Patch,
     Selector,
-    SetQuota,
     SlowPulls,
     Submit,
     Target,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from sliceworks.base.yamls import Document
     from sliceworks.kube.client import Client
     from sliceworks.kube.resources import Resource
     from sliceworks.specs.scenario import Scenario
@@ -108,9 +108,8 @@ def _steps(event: Event, folder: Path, random: random.Random) -> Iterator[Step]:
         yield Step(event.at, f"fail pods {_spoken(action.pods)}", _failing_pods(action, random))
     elif isinstance(action, SlowPulls):
         yield from _slow_pulls(event.at, action, random)
-    elif isinstance(action, SetQuota):
-        what = f"set the quota of {action.cluster_queue} to {action.nominal} {action.resource} of {action.flavor}"
-        yield Step(event.at, what, _setting_quota(action))
+    elif isinstance(action, queue_steps.QueueAction):
+        yield Step(event.at, queue_steps.spoken(action), queue_steps.acting(action))
     elif isinstance(action, Patch):
         yield Step(event.at, f"patch {action.kind}/{action.name}", _patching(action))
     elif isinstance(action, CloudFault | EndCloudFault | SetCloud):
@@ -120,10 +119,9 @@ def _steps(event: Event, folder: Path, random: random.Random) -> Iterator[Step]:
 
 
 def _submissions(at: float, submit: Submit, folder: Path, random: random.Random) -> Iterator[Step]:
-    documents = yamls.load_path(folder / submit.file)
+    written = yamls.load_path(folder / submit.file)
     for number in range(1, submit.count + 1):
-        for document in documents:
-            obj = numbered(document.data, number)
+        for obj in (each.data for document in written for each in objects(renumbered(document, number), folder)):
             if submit.namespace:
                 obj["metadata"]["namespace"] = submit.namespace
             yield Step(at, f"submit {obj['kind']}/{obj['metadata'].get('name')}", _creating(obj))
@@ -131,6 +129,11 @@ def _submissions(at: float, submit: Submit, folder: Path, random: random.Random)
             at += submit.every
         elif submit.rate is not None:
             at += random.expovariate(submit.rate / 3600)
+
+
+def renumbered(document: Document, number: int) -> Document:
+    """A copy of a document in which every `{n}` has become a number."""
+    return Document(numbered(document.data, number), document.file, document.line, document.lines)
 
 
 def numbered(value: Any, number: int) -> Any:
@@ -246,28 +249,6 @@ def _patching(action: Patch) -> Callable[[Client], Awaitable[None]]:
 def _deleting(action: Target) -> Callable[[Client], Awaitable[None]]:
     async def act(client: Client) -> None:
         await client.delete(await _resource(client, action), action.name, action.namespace or None)
-
-    return act
-
-
-def _setting_quota(action: SetQuota) -> Callable[[Client], Awaitable[None]]:
-    async def act(client: Client) -> None:
-        target = GVK("kueue.x-k8s.io", "v1beta2", "ClusterQueue")
-        resource = await client.discovery.by_gvk(target)
-        queue = await client.get(resource, action.cluster_queue)
-        quotas = [
-            quota
-            for group in queue["spec"].get("resourceGroups") or ()
-            for flavor in group["flavors"]
-            if flavor["name"] == action.flavor
-            for quota in flavor["resources"]
-            if quota["name"] == action.resource
-        ]
-        if not quotas:
-            raise SliceworksError(f"{action.cluster_queue} has no {action.resource} of flavor {action.flavor}")
-        for quota in quotas:
-            quota["nominalQuota"] = action.nominal
-        await client.replace(queue)
 
     return act
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from sliceworks.base import quantity
 from sliceworks.specs.clouds import CloudFault, EndCloudFault, SetCloud
 from sliceworks.specs.model import Metadata, Moment, Seconds, Spec
 
 Count = Annotated[int, Field(ge=1)]
+
+
+def _amount(value: str) -> str:
+    quantity.parse(value or "0")
+    return value
 
 
 class Selector(Spec):
@@ -96,12 +102,45 @@ class SlowPulls(Spec):
 
 
 class SetQuota(Spec):
-    """A ClusterQueue gets another nominal quota."""
+    """A ClusterQueue gets another nominal quota: so much in all, or so much more than it has."""
 
     cluster_queue: str
     flavor: str
     resource: str
-    nominal: str
+    nominal: Annotated[str, AfterValidator(_amount)] = ""
+    more: Annotated[str, AfterValidator(_amount)] = Field(default="", description="Less, where it is negative.")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if bool(self.nominal) == bool(self.more):
+            raise ValueError("give nominal or more, one of them")
+        return self
+
+    def after(self, before: str) -> str:
+        """The nominal quota after the change; never less than nothing."""
+        if self.nominal:
+            return self.nominal
+        found = quantity.add(before, self.more)
+        return found if quantity.compare(found, "0") >= 0 else "0"
+
+    def spoken(self) -> str:
+        """The change in words, after `the quota of …`."""
+        how = f"becomes {self.nominal}" if self.nominal else f"changes by {self.more}"
+        return f"{how} {self.resource} of {self.flavor}"
+
+
+class SetPriority(Spec):
+    """A job gets another priority, which is a WorkloadPriorityClass."""
+
+    job: str
+    priority: str
+    namespace: str = ""
+
+
+class EndReservation(Spec):
+    """A reservation of machines ends: the quota of its flavors is gone, and so is what runs there."""
+
+    reservation: str
 
 
 class Event(Spec):
@@ -117,6 +156,8 @@ class Event(Spec):
     fail_pods: FailPods | None = None
     slow_pulls: SlowPulls | None = None
     set_quota: SetQuota | None = None
+    set_priority: SetPriority | None = None
+    end_reservation: EndReservation | None = None
     cloud_fault: CloudFault | None = None
     end_cloud_fault: EndCloudFault | None = None
     set_cloud: SetCloud | None = None
@@ -143,7 +184,7 @@ class ScenarioSpec(Spec):
 
     seed: int = 0
     start: Moment | None = None
-    duration: Seconds
+    duration: Seconds = Field(default=60.0, description="How long a rehearsal of it lasts. A forecast does not ask.")
     events: list[Event] = Field(default_factory=list)
 
 

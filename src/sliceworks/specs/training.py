@@ -27,6 +27,12 @@ def _amount(value: str) -> str:
     return value
 
 
+def _image(value: str) -> str:
+    if not value or any(letter.isspace() for letter in value) or value != value.strip("/:@"):
+        raise ValueError(f"must name an image such as us-docker.pkg.dev/project/training/jax:1, found {value!r}")
+    return value
+
+
 def _absolute(value: str) -> str:
     if not value.startswith("/"):
         raise ValueError(f"must begin with /, found {value!r}")
@@ -43,6 +49,8 @@ Variable = Annotated[str, AfterValidator(_variable)]
 Amount = Annotated[str, AfterValidator(_amount)]
 Folder = Annotated[str, AfterValidator(_absolute)]
 Part = Annotated[str, AfterValidator(_part)]
+Image = Annotated[str, AfterValidator(_image)]
+Port = Annotated[int, Field(ge=1024, le=65535)]
 
 
 class Slices(Spec):
@@ -144,7 +152,7 @@ class Helper(Spec):
     """A job beside the slices, on ordinary machines. It ends with the training, and never ends it."""
 
     name: Part
-    image: str
+    image: Image
     command: list[str] = Field(default_factory=list)
     args: list[str] = Field(default_factory=list)
     env: dict[Variable, str] = Field(default_factory=dict)
@@ -154,15 +162,34 @@ class Helper(Spec):
     memory: Amount = "2Gi"
 
 
-class TensorBoard(Spec):
-    """The uploader: what the training logs goes to a Vertex AI TensorBoard."""
+class Step(Helper):
+    """A job before or after the training, on ordinary machines. When it has failed that many times, everything begins again."""
 
-    instance: str = Field(pattern=r"^projects/[^/]+/locations/[^/]+/tensorboards/[^/]+$")
-    logs: str = Field(description="The folder that the training writes, such as gs://bucket/runs/first.")
-    experiment: str = Field(default="", description="The job's name when left out.")
-    image: str = Field(description="Has the program tb-gcp-uploader.")
+    tries: Count = 3
+    estimate: Seconds | None = Field(default=None, description="How long it is expected to run. A twin lets it run for that long.")
+    volumes: bool = Field(default=True, description="Whether it sees the volumes that the training sees.")
+
+
+class TensorBoard(Spec):
+    """Shows what the training logs: by an uploader to a Vertex AI TensorBoard, or without an instance by one of its own."""
+
+    instance: str = Field(
+        default="",
+        pattern=r"^(projects/[^/]+/locations/[^/]+/tensorboards/[^/]+)?$",
+        description="The Vertex AI TensorBoard to upload to; a plain TensorBoard runs beside the slices when left out.",
+    )
+    logs: str = Field(min_length=1, description="The folder that the training writes, such as gs://bucket/runs/first.")
+    experiment: str = Field(default="", description="The job's name when left out; only with an instance.")
+    image: Image = Field(description="Has the program tb-gcp-uploader, or without an instance tensorboard.")
+    port: Port = Field(default=6006, description="Where a plain TensorBoard is seen.")
     service_account: Name | None = None
-    pool: str = ""
+    pool: str = Field(default="", description="The node pool it runs in; any without accelerators when left out.")
+
+    @model_validator(mode="after")
+    def _experiment_needs_instance(self) -> Self:
+        if self.experiment and not self.instance:
+            raise ValueError("an experiment is a matter of Vertex AI: give the instance too")
+        return self
 
 
 class TrainingSpec(Spec):
@@ -171,7 +198,7 @@ class TrainingSpec(Spec):
     queue: Name
     priority: Name | None = None
     slices: Slices
-    image: str
+    image: Image
     command: list[str] = Field(default_factory=list)
     args: list[str] = Field(default_factory=list)
     script: str = Field(default="", description="A file beside the document, .py or .sh, that is run in place of a command.")
@@ -191,6 +218,13 @@ class TrainingSpec(Spec):
     memory: Amount | None = Field(default=None, description="Memory that each host asks for; most of what it has when left out.")
     tensorboard: TensorBoard | None = None
     helpers: list[Helper] = Field(default_factory=list)
+    before: list[Step] = Field(default_factory=list, description="Jobs that must complete first, one after another.")
+    after: list[Step] = Field(default_factory=list, description="Jobs that follow the complete training, one after another.")
+
+    @property
+    def beside(self) -> list[Helper]:
+        """All jobs but the training itself and the uploader."""
+        return [*self.before, *self.after, *self.helpers]
 
     @model_validator(mode="after")
     def _one_program(self) -> Self:
@@ -203,7 +237,7 @@ class TrainingSpec(Spec):
     @model_validator(mode="after")
     def _names_once(self) -> Self:
         for what, named in (
-            ("a job within it", [SLICE, *(["tensorboard"] if self.tensorboard else []), *(each.name for each in self.helpers)]),
+            ("a job within it", [SLICE, *(["tensorboard"] if self.tensorboard else []), *(each.name for each in self.beside)]),
             ("a volume", [each.name for each in self.volumes]),
         ):
             twice = sorted({name for name in named if named.count(name) > 1})

@@ -51,7 +51,7 @@ def _names(job: TrainingJob, asked: Ask) -> Iterator[Finding]:
         yield Finding(path, f"{name!r}: {wrong[0]}")
         return
     follow = [f"{name}-{SLICE}-{asked.count - 1}-{asked.shape.hosts - 1}{_SUFFIX}"]
-    beside = [*(["tensorboard"] if job.spec.tensorboard else []), *(each.name for each in job.spec.helpers)]
+    beside = [*(["tensorboard"] if job.spec.tensorboard else []), *(each.name for each in job.spec.beside)]
     follow += [f"{name}-{each}-0-0{_SUFFIX}" for each in beside]
     longest = max(follow, key=len)
     over, what = len(longest) - _LONGEST, f"its pods would be called {longest}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.specs.training import SLICE
@@ -28,17 +29,33 @@ def jobset(job: TrainingJob, *, namespace: str = "", script: str = "") -> Object
     metadata: Object = {"name": job.metadata.name, **({"namespace": place} if place else {}), "labels": labels}
     if job.metadata.annotations:
         metadata["annotations"] = dict(job.metadata.annotations)
-    beside = helpers.replicated_jobs(job)
+    beside, before, after = helpers.replicated_jobs(job), helpers.steps(job, spec.before), helpers.steps(job, spec.after)
     found: Object = {}
     if asked.joined:
         found["coordinator"] = {"replicatedJob": SLICE, "jobIndex": 0, "podIndex": 0}
     if beside:
-        found["successPolicy"] = {"operator": "All", "targetReplicatedJobs": [SLICE]}
+        ends = [SLICE, *(each["name"] for each in after)]
+        found["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ends}
     found["failurePolicy"] = failures.of_job(spec)
     if spec.time_to_live is not None:
         found["ttlSecondsAfterFinished"] = int(spec.time_to_live)
-    found["replicatedJobs"] = [_slices(job, asked, script), *beside]
+    found["replicatedJobs"] = [*_in_order([*before, _slices(job, asked, script), *after]), *beside]
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": found}
+
+
+def workers(jobset: Object) -> Object:
+    """The replicated job of the slices, in a JobSet of ours; the first one, in another's."""
+    jobs: list[Object] = jobset["spec"]["replicatedJobs"]
+    return next((each for each in jobs if each["name"] == SLICE), jobs[0])
+
+
+def _in_order(jobs: list[Object]) -> list[Object]:
+    """Each begins when the one before it is complete."""
+    found = jobs[:1]
+    for earlier, later in itertools.pairwise(jobs):
+        follows = {"dependsOn": [{"name": earlier["name"], "status": "Complete"}]}
+        found.append({"name": later["name"], "replicas": later["replicas"], **follows, "template": later["template"]})
+    return found
 
 
 def _slices(job: TrainingJob, asked: Ask, script: str) -> Object:

@@ -16,7 +16,8 @@ Object = dict[str, Any]
 TPU, GPU = "google.com/tpu", "nvidia.com/gpu"
 _SPOT = "cloud.google.com/gke-spot"
 _RESERVATION = "cloud.google.com/reservation-name"
-_CPU_NODES, _GPU_NODES = 3, 1
+CPU_NODES, GPU_NODES = 3, 1
+"""Nodes of a pool that names no number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def flavors(spec: EnvironmentSpec) -> list[Flavor]:
         _count(found, flavor)
     for gpu in spec.pools.gpu.values():
         machine = catalog.gpu_for(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
-        chips = machine.chips * _most(gpu.nodes, gpu.autoscaling, _GPU_NODES)
+        chips = machine.chips * most(gpu.nodes, gpu.autoscaling, GPU_NODES)
         _count(found, _flavor(gpu, Flavor(machine.gpu.name, machine.gpu.name, GPU, _labels(machine), chips)))
     return list(found.values())
 
@@ -86,16 +87,16 @@ def machines(spec: EnvironmentSpec) -> dict[str, str]:
 
 
 def _all_machines(spec: EnvironmentSpec) -> list[tuple[catalog.Machine, int]]:
-    found = [(catalog.machine(cpu.machine_type), _most(cpu.nodes, cpu.autoscaling, _CPU_NODES)) for cpu in spec.pools.cpu.values()]
+    found = [(catalog.machine(cpu.machine_type), most(cpu.nodes, cpu.autoscaling, CPU_NODES)) for cpu in spec.pools.cpu.values()]
     for tpu in spec.pools.tpu.values():
         shape = catalog.find(tpu.type, tpu.topology or None)
         found.append((shape.machine, shape.hosts * tpu.count))
     for gpu in spec.pools.gpu.values():
         machine = catalog.gpu_for(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
-        found.append((machine.machine, _most(gpu.nodes, gpu.autoscaling, _GPU_NODES)))
+        found.append((machine.machine, most(gpu.nodes, gpu.autoscaling, GPU_NODES)))
     return found
 
 
-def _most(nodes: int | None, scaling: Autoscaling | None, usual: int) -> int:
+def most(nodes: int | None, scaling: Autoscaling | None, usual: int) -> int:
     """How many nodes there may be at most."""
     return scaling.max if scaling else usual if nodes is None else nodes

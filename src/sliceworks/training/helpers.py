@@ -1,36 +1,52 @@
-"""Jobs beside the slices: the TensorBoard uploader, and any other. They run on ordinary machines, and never end the training."""
+"""Jobs on ordinary machines: steps before and after the training, and helpers beside it, which never end it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.specs.training import Helper
+from sliceworks.training import boards, storage
 
 if TYPE_CHECKING:
-    from sliceworks.specs.training import TrainingJob
+    from collections.abc import Iterable
+
+    from sliceworks.specs.training import Helper, Step, TrainingJob
 
 Object = dict[str, Any]
 _ALWAYS_AGAIN = 2**31 - 1
+_RUN_SECONDS = "sliceworks.dev/run-seconds"
 _POOL = "cloud.google.com/gke-nodepool"
 
 
 def replicated_jobs(job: TrainingJob) -> list[Object]:
     """One for each."""
-    uploader = [_uploader(job)] if job.spec.tensorboard else []
-    return [_replicated(each, job.spec.user) for each in (*uploader, *job.spec.helpers)]
+    found = [_replicated(each, job.spec.user) for each in job.spec.helpers]
+    return [boards.finished(job, _replicated(boards.helper(job), job.spec.user)), *found] if job.spec.tensorboard else found
 
 
-def _uploader(job: TrainingJob) -> Helper:
-    board = job.spec.tensorboard
-    assert board is not None
-    args = [
-        f"--tensorboard_resource_name={board.instance}",
-        f"--logdir={board.logs}",
-        f"--experiment_name={board.experiment or job.metadata.name}",
-        "--one_shot=False",
-    ]
-    written = {"name": "tensorboard", "image": board.image, "command": ["tb-gcp-uploader"], "args": args}
-    return Helper.model_validate({**written, "serviceAccount": board.service_account, "pool": board.pool})
+def steps(job: TrainingJob, wanted: Iterable[Step]) -> list[Object]:
+    """One for each step; they are put in order elsewhere."""
+    return [_step(job, each) for each in wanted]
+
+
+def _step(job: TrainingJob, step: Step) -> Object:
+    found = _replicated(step, job.spec.user)
+    spec, account = found["template"]["spec"], step.service_account or job.spec.service_account
+    spec["backoffLimit"] = step.tries - 1
+    pod = spec["template"]["spec"]
+    pod["restartPolicy"] = "Never"
+    if account:
+        pod["serviceAccountName"] = account
+    if step.volumes and (volumes := storage.volumes(job.spec, host_network=False)):
+        pod["volumes"], pod["containers"][0]["volumeMounts"] = volumes, storage.mounts(job.spec)
+    markers = storage.markers(job.spec) if step.volumes else {}
+    if step.estimate is not None:
+        markers[_RUN_SECONDS] = f"{step.estimate:g}"
+    if markers:
+        spec["template"] = {"metadata": {"annotations": markers}, **spec["template"]}
+    if job.spec.checkpoints:
+        variables = pod["containers"][0].setdefault("env", [])
+        variables.append({"name": "CHECKPOINT_DIR", "value": job.spec.checkpoints})
+    return found
 
 
 def _replicated(helper: Helper, user: int) -> Object:

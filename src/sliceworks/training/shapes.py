@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 SPOT = "cloud.google.com/gke-spot"
-_RESERVATION = "cloud.google.com/reservation-name"
+RESERVATION = "cloud.google.com/reservation-name"
 _COUNT = "cloud.google.com/gke-accelerator-count"
 
 
@@ -59,7 +59,7 @@ class Ask:
         if self.capacity == "spot":
             found[SPOT] = "true"
         elif self.reservation:
-            found[_RESERVATION] = self.reservation
+            found[RESERVATION] = self.reservation
         return found
 
     def tolerations(self) -> list[Object]:

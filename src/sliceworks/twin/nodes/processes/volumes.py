@@ -1,4 +1,4 @@
-"""Volumes as folders: each volume of a pod is one below the pod's own, and mount paths in texts are replaced by it."""
+"""Volumes as folders: below the pod's own, or shared where it is a claim. Mount paths in texts are replaced by them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,18 @@ def materialise(folder: Path, sources: Sources, addresses: tuple[str, str]) -> d
     """Make the folders of a pod's volumes, and fill those that come from somewhere."""
     made: dict[str, Path] = {}
     for volume in sources.pod["spec"].get("volumes") or ():
-        place = made[volume["name"]] = folder / volume["name"]
+        place = made[volume["name"]] = _place(folder, volume, sources)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path, data in _files(volume, sources, addresses).items():
             _put(place, path, data)
     return made
+
+
+def _place(folder: Path, volume: Obj, sources: Sources) -> Path:
+    """A claim is one folder for all pods of its namespace that name it, and outlives them; all else is the pod's own."""
+    if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
+        return folder.parents[1] / "claims" / str(sources.pod["metadata"]["namespace"]) / str(claim)
+    return folder / str(volume["name"])
 
 
 def mapping(container: Obj, folders: dict[str, Path]) -> dict[str, str]:

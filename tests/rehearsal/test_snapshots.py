@@ -1,0 +1,135 @@
+"""Snapshots of queues: taken from a twin, saved without secrets, read back, and refused when they are broken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from tests.support.queue_states import NOON, State
+
+from sliceworks.base import clock
+from sliceworks.base.errors import InvalidDocument, SliceworksError
+from sliceworks.kube.client import Client
+from sliceworks.rehearsal.forecast import snapshot
+from sliceworks.rehearsal.forecast.outlook import Outlook
+from sliceworks.twin.cluster import Cluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = """
+apiVersion: sliceworks.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: first, namespace: vision}
+spec:
+  queue: queue
+  slices: {type: v4-16}
+  image: train:1
+  command: [python3, train.py]
+  env: {TOKEN: secret-token}
+  checkpoints: gs://secret-bucket
+  estimate: 10m
+"""
+
+
+def test_a_snapshot_says_the_same_when_it_is_read_back(tmp_path: Path) -> None:
+    state = State(16)
+    state.job("a", began=-60, estimate=600)
+    state.job("b", estimate=600)
+    state.snapshot().save(tmp_path / "queues.json")
+    found = snapshot.load(tmp_path / "queues.json")
+    assert found.taken == NOON
+    ours, theirs = (Outlook(each) for each in (state.snapshot(), found))
+    ends = [each.forecast(list(each.jobs.values()), runs=20).expectations for each in (ours, theirs)]
+    assert [each.ends for each in ends[0]] == [each.ends for each in ends[1]]
+
+
+def test_a_cluster_is_read_and_nothing_secret_is_kept(tmp_path: Path) -> None:
+    from sliceworks.rehearsal import documents
+
+    (tmp_path / "environment.yaml").write_text(
+        "apiVersion: sliceworks.dev/v1alpha1\nkind: Environment\nmetadata: {name: small}\nspec:\n  project: p-1234\n"
+        "  automation: {bucket: p-1234-automation}\n"
+        "  region: us-central2\n  zones: [us-central2-b]\n  pools: {tpu: {v4: {type: v4-16}}}\n  teams: {vision: {queue: queue}}\n"
+    )
+    (tmp_path / "job.yaml").write_text(JOB)
+
+    async def main() -> snapshot.Snapshot:
+        async with Cluster() as twin:
+            client = Client(twin.transport())
+            for document in documents.read(tmp_path):
+                await client.apply(document.data)
+            await clock.sleep(5)
+            return await snapshot.take(client)
+
+    found = clock.run(main(), virtual=True, seed=1)
+    found.save(tmp_path / "queues.json")
+    assert b"secret" not in (tmp_path / "queues.json").read_bytes()
+    [job] = Outlook(snapshot.load(tmp_path / "queues.json")).jobs.values()
+    assert (job.name, job.state, job.estimate, job.keeps) == ("first", "running", 600, True)
+
+
+def test_a_cluster_without_kueue_says_so() -> None:
+    async def main() -> None:
+        async with Cluster(workloads=False) as twin:
+            await snapshot.take(Client(twin.transport()))
+
+    with pytest.raises(SliceworksError, match="Kueue is not installed"):
+        clock.run(main(), virtual=True)
+
+
+def broken(change: Any) -> bytes:
+    state = State(16)
+    state.job("a", estimate=60)
+    body = {
+        "apiVersion": "sliceworks.dev/v1alpha1",
+        "kind": "QueueSnapshot",
+        "taken": "2026-11-16T12:00:00Z",
+        "objects": state.objects,
+    }
+    change(body)
+    return orjson.dumps(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"{", "queues.json:1: is no JSON"),
+        (b"[]", "queues.json: is no QueueSnapshot of sliceworks.dev/v1alpha1"),
+        (broken(lambda body: body.update(kind="List")), "is no QueueSnapshot"),
+        (broken(lambda body: body.update(taken="noon")), "taken: must be a time such as 2026-11-16T08:00:00Z, found 'noon'"),
+        (broken(lambda body: body.update(taken="2026-11-16T12:00:00")), "taken: must be a time"),
+        (broken(lambda body: body.update(objects=[])), "objects: must be lists by kind"),
+        (broken(lambda body: body["objects"].update(Pod=[])), "objects: unknown kind Pod"),
+        (broken(lambda body: body["objects"].update(Workload={})), "objects.Workload[0] is not a whole Workload"),
+        (broken(lambda body: body["objects"]["Workload"][0]["spec"].pop("podSets")), "objects.Workload[0] is not a whole Workload"),
+        (broken(lambda body: body["objects"]["Workload"][0]["metadata"].pop("creationTimestamp")), "is not a whole Workload"),
+        (
+            broken(lambda body: body["objects"]["Workload"][0]["metadata"].update(creationTimestamp="yesterday")),
+            "is not a whole Workload",
+        ),
+        (
+            broken(
+                lambda body: body["objects"]["Workload"][0]["spec"]["podSets"][0]["template"]["spec"]["containers"][0].update(
+                    resources={"requests": {"cpu": "much"}}
+                )
+            ),
+            "is not a whole Workload",
+        ),
+        (broken(lambda body: body["objects"]["ClusterQueue"].append("all")), "objects.ClusterQueue[1] is not a whole ClusterQueue"),
+        (
+            broken(lambda body: body["objects"]["ClusterQueue"][0]["spec"]["resourceGroups"][0].pop("flavors")),
+            "objects.ClusterQueue[0] is not a whole ClusterQueue",
+        ),
+        (broken(lambda body: body["objects"]["WorkloadPriorityClass"][0].pop("value")), "is not a whole WorkloadPriorityClass"),
+        (broken(lambda body: body["objects"]["LocalQueue"][0].pop("spec")), "is not a whole LocalQueue"),
+    ],
+)
+def test_a_broken_snapshot_is_refused_in_one_line(body: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "queues.json").write_bytes(body)
+    with pytest.raises(InvalidDocument) as caught:
+        snapshot.load(tmp_path / "queues.json")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.hint == "make one with: sliceworks train forecast --save FILE"
