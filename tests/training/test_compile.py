@@ -33,6 +33,10 @@ JOBS = {
       tensorboard: {instance: projects/p/locations/us-central1/tensorboards/1, logs: 'gs://runs/logs', image: 'uploader:1',
                     pool: cpu, serviceAccount: uploader},
       helpers: [{name: janitor, image: 'janitor:1', args: [--every=1h], env: {KEEP: '3'}}]""",
+    "plain-tensorboard": """slices: {type: v4-16}, volumes: [{name: runs, mountPath: /runs, gcsFuse: {bucket: runs}}],
+      tensorboard: {logs: /runs/first, image: 'tensorboard:1'}""",
+    "reservation": """slices: {type: v5p-32, capacity: reservation, reservation: ours}, libtpuArgs: [--x=1],
+      restarts: {max: 5, rules: [{exitCodes: [1], action: restart}]}""",
 }
 
 

@@ -46,6 +46,8 @@ def refused(tmp_path: Path, text: str, name: str = "train") -> str:
         ),
         ("  slices: {type: v4-32}\n  helpers: [{name: slice, image: x}]\n", ("named twice: slice",)),
         ("  slices: {type: v4-32}\n  cpu: many\n", ("job.yaml:8", "spec.cpu")),
+        ("  slices: {type: v4-32}\n  helpers: [{name: a, image: ''}]\n", ("job.yaml:8", "image", "must name an image")),
+        ("  slices: {type: v4-32}\n  tensorboard: {logs: /x, image: i, experiment: e}\n", ("job.yaml:8", "give the instance too")),
     ],
 )
 def test_one_line_says_what_and_where(tmp_path: Path, text: str, told: tuple[str, ...]) -> None:

@@ -10,13 +10,13 @@ import click
 from sliceworks.base import progress
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.cli import options
+from sliceworks.cli.bars import bar
 from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
     from sliceworks.kube import Client
     from sliceworks.training.standing import Holding, Standing
 
-_BAR = 20
 _MANAGER = "sliceworks"
 
 
@@ -68,17 +68,19 @@ def apply(*, file: Path, dry_run: str, output: str, **where: Any) -> int:
 @options.output("table", "json", "yaml", "name")
 @options.quiet
 def list_(*, output: str, **where: Any) -> int:
-    """List the queues: chips in use against quota, borrowed, admitted and waiting."""
+    """List the queues: chips in use against quota, borrowed and lent, admitted and waiting."""
     found = _standings(where)
     rows: list[tuple[object, ...]] = []
     for each in found:
         chips = [holding for holding in each.holdings if "/" in holding.resource] or list(each.holdings[:1])
         used, quota = sum(holding.used for holding in chips), sum(holding.quota for holding in chips)
-        borrowed = sum(holding.borrowed for holding in chips)
+        borrowed, lent = sum(holding.borrowed for holding in chips), sum(holding.lent for holding in chips)
         state = f"stopped ({each.stopped})" if each.stopped else "open"
-        full = f"{_bar(used, quota)} {_amount(used)}/{_amount(quota)}"
-        rows.append((each.name, each.cohort or " ", full, _amount(borrowed), each.admitted, len(each.waiting), state))
-    columns = ("name", "cohort", "chips", "borrowed", "admitted", "waiting", "state")
+        full = f"{bar(used, quota, borrowed)} {_amount(used)}/{_amount(quota)}"
+        rows.append(
+            (each.name, each.cohort or " ", full, _amount(borrowed), _amount(lent), each.admitted, len(each.waiting), state)
+        )
+    columns = ("name", "cohort", "chips", "borrowed", "lent", "admitted", "waiting", "state")
     show(Report(columns, rows, [_data(each) for each in found], [each.name for each in found]), output)
     return 0
 
@@ -104,8 +106,11 @@ def show_queue(*, name: str, output: str, **where: Any) -> int:
         return 0
     from sliceworks.base import tables
 
-    rows = [(each.flavor, each.resource, _bar(each.used, each.quota), *map(_amount, _numbers(each))) for each in queue.holdings]
-    click.echo(tables.render(("flavor", "resource", "use", "used", "quota", "borrowed"), rows))
+    rows = [
+        (each.flavor, each.resource, bar(each.used, each.quota, each.borrowed), *map(_amount, _numbers(each)))
+        for each in queue.holdings
+    ]
+    click.echo(tables.render(("flavor", "resource", "use", "used", "quota", "borrowed", "lent"), rows))
     waiting = [
         (number, f"{each.namespace}/{each.name}", each.priority, each.since, each.reason)
         for number, each in enumerate(queue.waiting, start=1)
@@ -117,8 +122,8 @@ def show_queue(*, name: str, output: str, **where: Any) -> int:
     return 0
 
 
-def _numbers(holding: Holding) -> tuple[Any, Any, Any]:
-    return holding.used, holding.quota, holding.borrowed
+def _numbers(holding: Holding) -> tuple[Any, ...]:
+    return holding.used, holding.quota, holding.borrowed, holding.lent
 
 
 def _print_manifests(objects: list[dict[str, Any]], output: str) -> int:
@@ -165,14 +170,6 @@ def _standings(where: dict[str, Any]) -> list[Standing]:
     return connections.run(main, **where)
 
 
-def _bar(used: Any, quota: Any) -> str:
-    """How full: `#` in use, `+` borrowed beyond the quota, `.` free."""
-    if not quota:
-        return "+" * (_BAR if used else 0) or "." * _BAR
-    filled = min(round(_BAR * float(used) / float(quota)), _BAR)
-    return "#" * filled + "." * (_BAR - filled)
-
-
 def _amount(value: Any) -> str:
     number = float(value)
     if number >= 2**30:
@@ -194,6 +191,7 @@ def _data(each: Standing) -> dict[str, Any]:
                 "quota": float(one.quota),
                 "used": float(one.used),
                 "borrowed": float(one.borrowed),
+                "lent": float(one.lent),
             }
             for one in each.holdings
         ],

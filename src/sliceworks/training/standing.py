@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from fractions import Fraction
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One resource of one flavor: how much a queue can count on, has in use, and has borrowed of that."""
+    """One resource of one flavor: how much a queue can count on, has in use, has borrowed of that, and has lent of its own."""
 
     flavor: str
     resource: str
     quota: Fraction
     used: Fraction
     borrowed: Fraction
+    lent: Fraction = Fraction(0)
+    lendable: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,31 @@ def standings(cluster_queues: Iterable[Object], local_queues: Iterable[Object], 
         target = leads.get((workload["metadata"]["namespace"], (workload.get("spec") or {}).get("queueName", "")))
         if target and _waits(workload):
             waiting[target].append(_waiting(workload))
-    return [
+    return _with_loans(
         _standing(each, behind[each["metadata"]["name"]], waiting[each["metadata"]["name"]])
         for each in sorted(cluster_queues, key=lambda queue: str(queue["metadata"]["name"]))
-    ]
+    )
+
+
+def _with_loans(found: Iterable[Standing]) -> list[Standing]:
+    """What queues have lent. Kueue knows only who borrows of a cohort: each queue's part is by what it leaves idle and may lend."""
+    every = list(found)
+    borrowed: dict[tuple[str, str, str], Fraction] = defaultdict(Fraction)
+    idle: dict[tuple[str, str, str], Fraction] = defaultdict(Fraction)
+    for queue in every:
+        for each in queue.holdings:
+            borrowed[queue.cohort, each.flavor, each.resource] += each.borrowed
+            idle[queue.cohort, each.flavor, each.resource] += each.lendable
+    return [replace(queue, holdings=tuple(_lent(queue.cohort, each, borrowed, idle) for each in queue.holdings)) for queue in every]
+
+
+def _lent(
+    cohort: str, holding: Holding, borrowed: dict[tuple[str, str, str], Fraction], idle: dict[tuple[str, str, str], Fraction]
+) -> Holding:
+    key = (cohort, holding.flavor, holding.resource)
+    if not cohort or not idle[key]:
+        return holding
+    return replace(holding, lent=min(holding.lendable, borrowed[key] * holding.lendable / idle[key]))
 
 
 def _standing(queue: Object, queues: list[str], waiting: list[Waiting]) -> Standing:
@@ -81,15 +104,7 @@ def _standing(queue: Object, queues: list[str], waiting: list[Waiting]) -> Stand
         for flavor in group["flavors"]:
             for resource in flavor["resources"]:
                 found = used.get((flavor["name"], resource["name"]), {})
-                holdings.append(
-                    Holding(
-                        flavor["name"],
-                        resource["name"],
-                        quantity.parse(resource["nominalQuota"]),
-                        quantity.parse(found.get("total") or "0"),
-                        quantity.parse(found.get("borrowed") or "0"),
-                    )
-                )
+                holdings.append(_holding(flavor["name"], resource, found))
     stopped = spec.get("stopPolicy") or ""
     return Standing(
         queue["metadata"]["name"],
@@ -100,6 +115,14 @@ def _standing(queue: Object, queues: list[str], waiting: list[Waiting]) -> Stand
         tuple(sorted(queues)),
         "" if stopped == "None" else stopped,
     )
+
+
+def _holding(flavor: str, resource: Object, found: Object) -> Holding:
+    quota, used = quantity.parse(resource["nominalQuota"]), quantity.parse(found.get("total") or "0")
+    idle = max(quota - used, Fraction(0))
+    limit = resource.get("lendingLimit")
+    lendable = idle if limit is None else min(idle, quantity.parse(limit))
+    return Holding(flavor, resource["name"], quota, used, quantity.parse(found.get("borrowed") or "0"), lendable=lendable)
 
 
 def _waits(workload: Object) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sliceworks.specs.training import SLICE
 from sliceworks.training.compile import QUEUE
 
 Object = dict[str, Any]
 
 
 def state(jobset: Object) -> str:
-    """One word: completed, failed, queued, suspended, restarting, running or starting."""
+    """One word: completed, failed, queued, suspended, restarting, running or starting. Helpers do not count."""
     status = jobset.get("status") or {}
     true = {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
     for condition, word in (("Completed", "completed"), ("Failed", "failed")):
@@ -20,7 +21,26 @@ def state(jobset: Object) -> str:
         return "queued" if QUEUE in (jobset["metadata"].get("labels") or {}) else "suspended"
     if "RestartingJobSet" in true:
         return "restarting"
-    counts: list[Object] = status.get("replicatedJobsStatus") or []
+    ready = {each["name"]: each.get("ready", 0) + each.get("succeeded", 0) for each in status.get("replicatedJobsStatus") or ()}
+    return "running" if all(ready.get(name, 0) >= count for name, count in _wanted(jobset).items()) else "starting"
+
+
+def _wanted(jobset: Object) -> dict[str, int]:
+    """The slices; of a JobSet that has none of our making, all that it has."""
     wanted = {each["name"]: each.get("replicas", 1) for each in jobset["spec"]["replicatedJobs"]}
-    ready = {each["name"]: each.get("ready", 0) + each.get("succeeded", 0) for each in counts}
-    return "running" if all(ready.get(name, 0) >= count for name, count in wanted.items()) else "starting"
+    return {SLICE: wanted[SLICE]} if SLICE in wanted else wanted
+
+
+def condition(obj: Object | None, kind: str) -> Object:
+    """The condition of a type; empty where there is none."""
+    conditions = ((obj or {}).get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def ending(jobset: Object) -> Object:
+    """The condition that says how it ended; empty while it has not."""
+    for kind in ("Completed", "Failed"):
+        found = condition(jobset, kind)
+        if found.get("status") == "True":
+            return found
+    return {}

@@ -1,0 +1,99 @@
+"""Training jobs as a cluster has them: read here, by every command of `train`, with a remedy for each thing that may be missing."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from sliceworks.base.errors import Forbidden, NotFound, SliceworksError
+from sliceworks.kube.resources import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from sliceworks.kube import Client
+    from sliceworks.kube.options import ListOptions
+
+Object = dict[str, Any]
+T = TypeVar("T")
+JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
+_KUEUE = ("kueue.x-k8s.io", "v1beta2")
+LOCAL_QUEUES = Resource(*_KUEUE, "LocalQueue", "localqueues")
+WORKLOADS = Resource(*_KUEUE, "Workload", "workloads")
+CLUSTER_QUEUES = Resource(*_KUEUE, "ClusterQueue", "clusterqueues", namespaced=False)
+COHORTS = Resource(*_KUEUE, "Cohort", "cohorts", namespaced=False)
+FLAVORS = Resource(*_KUEUE, "ResourceFlavor", "resourceflavors", namespaced=False)
+PRIORITIES = Resource(*_KUEUE, "WorkloadPriorityClass", "workloadpriorityclasses", namespaced=False)
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+JOB_UID = "kueue.x-k8s.io/job-uid"
+_NO_RIGHTS = "ask the administrator for a team's role: members in the Environment, then sliceworks queues apply"
+
+
+def run(work: Callable[[Client], Awaitable[T]], namespace: str, where: dict[str, Any]) -> T:
+    """Do a command's work on the cluster that is meant."""
+    from sliceworks.cli import connections
+
+    async def main() -> T:
+        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
+            return await work(client)
+
+    with remedies():
+        return connections.run(main, **where)
+
+
+@contextmanager
+def remedies() -> Iterator[None]:
+    """Whoever may not do something is told whom to ask."""
+    try:
+        yield
+    except Forbidden as error:
+        error.hint = error.hint or _NO_RIGHTS
+        raise
+
+
+async def all_jobsets(client: Client, namespace: str | None, **selection: Unpack[ListOptions]) -> list[Object]:
+    """The JobSets of a namespace, or of all."""
+    try:
+        return (await client.list_all(JOBSETS, namespace, **selection)).items
+    except NotFound as error:
+        raise not_installed("JobSet") from error
+
+
+async def find_jobset(client: Client, name: str, namespace: str) -> Object:
+    """One JobSet; where there is none, the closest name."""
+    try:
+        return await client.get(JOBSETS, name, namespace)
+    except NotFound as error:
+        known = {each["metadata"]["name"] for each in await all_jobsets(client, namespace)}
+        remedy = closest(name, known) or "sliceworks train list -A"
+        raise SliceworksError(f"there is no training job {name!r} in {namespace}", hint=remedy) from error
+
+
+async def workload_of(client: Client, jobset: Object) -> Object | None:
+    """The Workload that stands for a JobSet in its queue; None where nobody has made one, or one may not look."""
+    metadata = jobset["metadata"]
+    try:
+        found = (await client.list_all(WORKLOADS, metadata["namespace"], labels=f"{JOB_UID}={metadata['uid']}")).items
+    except (NotFound, Forbidden):
+        return None
+    return next(iter(found), None)
+
+
+async def pods_of(client: Client, name: str, namespace: str) -> list[Object]:
+    """The pods of a JobSet, helpers' too."""
+    from sliceworks.kube.well_known import POD
+
+    return (await client.list_all(POD, namespace, labels=f"{JOBSET_NAME}={name}")).items
+
+
+def not_installed(what: str) -> SliceworksError:
+    """A cluster that lacks something we stand on."""
+    return SliceworksError(f"{what} is not installed in this cluster", hint="install it, or use --twin")
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that may have been meant, as a question; empty where none is close."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]}?" if close else ""

@@ -1,0 +1,92 @@
+"""What has happened to a job, in order: from the conditions of its JobSet, its Workload and its pods. Pure.
+
+A condition knows only its last change: of what happened twice the last time is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Object = dict[str, Any]
+# What a condition that holds means; those that are not named here tell nothing that others do not.
+_OF_WORKLOAD = {
+    "QuotaReserved": "has its quota",
+    "Admitted": "admitted",
+    "PodsReady": "all pods ready",
+    "Evicted": "evicted",
+    "Preempted": "preempted",
+    "Requeued": "back in the queue",
+    "Finished": "",
+    "DeactivationTarget": "to be deactivated",
+}
+_OF_JOBSET = {
+    "RestartingJobSet": "restarting",
+    "StartupPolicyCompleted": "all started in order",
+    "Completed": "completed",
+    "Failed": "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happened: when, what, how long after the step before, and what was said about it."""
+
+    at: str
+    what: str
+    after: float
+    said: str
+    source: str
+
+
+def timeline(jobset: Object, workload: Object | None, pods: Iterable[Object]) -> list[Step]:
+    """Every step, first to last."""
+    found = [*_of_jobset(jobset), *_of_workload(workload), *_of_pods(pods)]
+    found.sort(key=lambda each: each[0])
+    steps: list[Step] = []
+    for at, what, said, source in found:
+        after = (datetime.fromisoformat(at) - datetime.fromisoformat(steps[-1].at)).total_seconds() if steps else 0.0
+        steps.append(Step(at, what, after, said, source))
+    return steps
+
+
+Told = tuple[str, str, str, str]
+
+
+def _of_jobset(jobset: Object) -> Iterator[Told]:
+    yield jobset["metadata"]["creationTimestamp"], "submitted", "", "JobSet"
+    for each in _conditions(jobset):
+        if each["type"] == "Suspended" and each["status"] == "False":
+            yield each["lastTransitionTime"], "started", each.get("message", ""), "JobSet"
+        elif each["status"] == "True" and _OF_JOBSET.get(each["type"]):
+            yield each["lastTransitionTime"], _OF_JOBSET[each["type"]], each.get("message", ""), "JobSet"
+
+
+def _of_workload(workload: Object | None) -> Iterator[Told]:
+    for each in _conditions(workload or {}):
+        if each["type"] == "QuotaReserved" and each["status"] == "False":
+            yield each["lastTransitionTime"], "waits for quota", each.get("message", ""), "Workload"
+        elif each["status"] == "True" and _OF_WORKLOAD.get(each["type"]):
+            yield each["lastTransitionTime"], _OF_WORKLOAD[each["type"]], each.get("message", ""), "Workload"
+
+
+def _of_pods(pods: Iterable[Object]) -> Iterator[Told]:
+    """The first host that had a node, and the last one that was ready: between them lies what machines and images took."""
+    found: dict[str, list[str]] = {"PodScheduled": [], "Ready": []}
+    for pod in pods:
+        for each in _conditions(pod):
+            if each["status"] == "True" and each.get("lastTransitionTime"):
+                found.get(each["type"], []).append(each["lastTransitionTime"])
+    if found["PodScheduled"]:
+        yield min(found["PodScheduled"]), "first pod has a node", "", "Pod"
+    if found["Ready"]:
+        yield max(found["Ready"]), "last pod ready", "", "Pod"
+
+
+def _conditions(obj: Object) -> list[Object]:
+    found: list[Object] = (obj.get("status") or {}).get("conditions") or []
+    return found
