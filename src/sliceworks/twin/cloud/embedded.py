@@ -34,7 +34,8 @@ def cloud(store: Store, client: Client, token: str, *, authority: str = "", own:
     faults = Faults(store)
     container = Container(store, client.using(field_manager="gke"), faults, own=own)
     container.clusters.authority = authority
-    return CloudServer(store, [container, *plain_services(store)], {token: "administrator"}, faults)
+    plain = plain_services(store, container.quotas)
+    return CloudServer(store, [container, *plain.services], {token: "administrator"}, faults, plain.aliases)
 
 
 def control(server: CloudServer) -> Callable[[Request], Awaitable[Response]]:

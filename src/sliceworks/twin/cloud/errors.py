@@ -51,8 +51,11 @@ _EXPECTED = (
 class GoogleError(Exception):
     """An answer other than success."""
 
-    def __init__(self, status: str, message: str, *, details: Iterable[Mapping[str, Any]] = (), reason: str = "") -> None:
+    def __init__(
+        self, status: str, message: str, *, details: Iterable[Mapping[str, Any]] = (), reason: str = "", http: int = 0
+    ) -> None:
         super().__init__(message)
+        self._http = http
         self.status = status
         self.message = message
         self.details = [dict(detail) for detail in details]
@@ -60,8 +63,8 @@ class GoogleError(Exception):
 
     @property
     def code(self) -> int:
-        """The HTTP code."""
-        return CODES[self.status].http
+        """The HTTP code: the status's own, unless the API has another for it."""
+        return self._http or CODES[self.status].http
 
     def body(self) -> Obj:
         """The JSON of the answer."""
@@ -96,6 +99,11 @@ def not_found(path: str) -> GoogleError:
 def already_exists(path: str) -> GoogleError:
     """The name is taken."""
     return GoogleError("ALREADY_EXISTS", f"Already exists: {path}.")
+
+
+def stale(message: str = "At least one of the pre-conditions you specified did not hold.") -> GoogleError:
+    """What was asked for on a condition, which does not hold: 412, as older APIs have it."""
+    return GoogleError("FAILED_PRECONDITION", message, reason="conditionNotMet", http=412)
 
 
 def no_credentials() -> GoogleError:

@@ -36,14 +36,18 @@ class Call:
     raw: bytes = b""
     """The body as it came, of services whose bodies are not messages."""
     content_type: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The headers that came, by their names in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An answer that is no message: the content of something."""
+    """An answer that is no message: the content of something, or a status and headers of its own."""
 
     data: bytes
     content_type: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    status: int = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from sliceworks.twin.cloud.faults import Faults
 from sliceworks.twin.cloud.routes import Call, Media
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sliceworks.twin.auth.identity import User
     from sliceworks.twin.cloud.routes import Route
@@ -38,11 +38,19 @@ _MOST_QUERY_FIELDS = 200
 
 
 class CloudServer:
-    """Google's APIs of one twin. `tokens` are the bearer tokens it knows, with who has them."""
+    """Google's APIs of one twin. `tokens` are the bearer tokens it knows, with who has them; `aliases` know other addresses."""
 
-    def __init__(self, store: Store, services: Sequence[Service], tokens: Mapping[str, str], faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        services: Sequence[Service],
+        tokens: Mapping[str, str],
+        faults: Faults | None = None,
+        aliases: Sequence[Callable[[str], str | None]] = (),
+    ) -> None:
         self.services = {service.name: service for service in services}
         self.faults = faults or Faults(store)
+        self._aliases = aliases
         self._store = store
         self._tokens = dict(tokens)
 
@@ -72,14 +80,14 @@ class CloudServer:
     async def _answer(self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
         try:
             caller = self._authenticated(headers)
-            service, version, rest = self._service(path)
+            service, version, rest = self._service(self._whole(path))
             found = service.versions[version].find(method, rest)
             if found is None:
                 raise _unknown(method, path)
             schema = service.versions[version].schema
             read, raw = (schema.read(found.route.request, body), b"") if schema else ({}, body)
             content_type = headers.get("content-type", "")
-            call = Call(service.name, version, found.route.method, found.params, query, read, caller, raw, content_type)
+            call = Call(service.name, version, found.route.method, found.params, query, read, caller, raw, content_type, headers)
             answer = await self._called(service, found.route, call)
         except GoogleError as error:
             # A refusal may tell of what was written just now, such as a name that is taken: it waits as every answer does.
@@ -89,7 +97,7 @@ class CloudServer:
             log.exception("%s %s failed", method, path)
             return _refusal(GoogleError("INTERNAL", "Internal error encountered."))
         if isinstance(answer, Media):
-            return 200, {"content-type": answer.content_type}, answer.data
+            return answer.status, {"content-type": answer.content_type, **answer.headers}, answer.data
         return 200, dict(_JSON), orjson.dumps(answer)
 
     async def _called(self, service: Service, route: Route, call: Call) -> Obj | Media:
@@ -125,6 +133,12 @@ class CloudServer:
         if service is None or version not in service.versions:
             raise _unknown("", path)
         return service, version, rest
+
+    def _whole(self, path: str) -> str:
+        """A path as the services have it: some addresses name a thing without saying whose it is."""
+        if path.lstrip("/").partition("/")[0] in self.services:
+            return path
+        return next((found for alias in self._aliases if (found := alias(path))), path)
 
 
 def _refusal(error: GoogleError) -> Answer:

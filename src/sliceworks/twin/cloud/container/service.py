@@ -71,6 +71,10 @@ class Container:
             self.clusters.adopt(cluster["project"], cluster["location"], cluster["name"])
         self.settings.change(given)
 
+    def quotas(self, project: str, region: str) -> list[Obj]:
+        """What a project may have in a region, and how much of it is taken: only what is limited."""
+        return self._yard.stock.quotas(project, region)
+
     def facts(self, call: Call) -> dict[str, str]:
         """What a fault may select a call by."""
         params = call.params

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.catalog import labels
 from sliceworks.twin.cloud.container.nodes import is_spot, reservations
 from sliceworks.twin.cloud.container.places import region_of
+from sliceworks.twin.cloud.container.settings import Limit
 from sliceworks.twin.cloud.errors import GoogleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sliceworks.twin.cloud.container.machines import Formation
-    from sliceworks.twin.cloud.container.settings import Limit, Settings
+    from sliceworks.twin.cloud.container.settings import Settings
 
 Obj = dict[str, Any]
 _TPU_METRICS = {
@@ -94,6 +95,18 @@ class Stock:
                 if used + count > limit.amount:
                     return Shortage("Stockout", zone, min(count, int(used + count - limit.amount)), {})
         return None
+
+    def quotas(self, project: str, region: str) -> list[Obj]:
+        """The limits that hold for a project in a region, as Compute Engine tells them."""
+        found: dict[str, Obj] = {}
+        for limit in self._settings.values.quotas:
+            if limit.project in ("", project) and limit.place in ("", region):
+                own = Limit(limit.amount, limit.name, project, region)
+                told = {"metric": limit.name, "limit": limit.amount, "usage": _amount(own, self._taken.values())}
+                kept = found.setdefault(limit.name, told)
+                if told["limit"] < kept["limit"]:
+                    found[limit.name] = told
+        return list(found.values())
 
     def _check_reservations(self, pool: str, wanted: Taken, others: list[Taken]) -> None:
         for name in wanted.reserved:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.cloud.errors import already_exists, invalid, not_found
+from sliceworks.twin.cloud.plain.pages import page
 from sliceworks.twin.cloud.plain.policies import Policies
 from sliceworks.twin.cloud.plain.service import PlainService
 from sliceworks.twin.cloud.plain.shelves import number
@@ -83,8 +84,8 @@ class Accounts:
 
     def find_all(self, call: Call) -> Obj:
         """The accounts of a project."""
-        found = [each.body for each in self._table.all(f"projects/{call.params['project']}")]
-        return {"accounts": found} if found else {}
+        found, more = page(call, self._table.all(f"projects/{call.params['project']}"), usual=20)
+        return {**({"accounts": [each.body for each in found]} if found else {}), **more}
 
     def change(self, call: Call) -> Obj:
         """Another name or description."""

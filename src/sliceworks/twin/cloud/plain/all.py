@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.twin.cloud.plain.accounts import Accounts
 from sliceworks.twin.cloud.plain.buckets import Storage
-from sliceworks.twin.cloud.plain.collections import boards, fleets, registries, topics
+from sliceworks.twin.cloud.plain.collections import boards, fleets, registries
 from sliceworks.twin.cloud.plain.networks import Compute
 from sliceworks.twin.cloud.plain.projects import Projects, Services, billing
 from sliceworks.twin.cloud.plain.tables import BigQuery
+from sliceworks.twin.cloud.plain.topics import PubSub
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sliceworks.twin.cloud.service import Service
     from sliceworks.twin.store.store import Store
 
+Obj = dict[str, Any]
 
-def plain_services(store: Store) -> list[Service]:
-    """One of each."""
-    storage = Storage(store)
-    return [
+
+class Plain(NamedTuple):
+    """The services, and who knows addresses that name none of them."""
+
+    services: list[Service]
+    aliases: list[Callable[[str], str | None]]
+
+
+def plain_services(store: Store, quotas: Callable[[str, str], list[Obj]]) -> Plain:
+    """One of each. `quotas` knows what a project may have in a region."""
+    storage, tables = Storage(store), BigQuery(store)
+    services: list[Service] = [
         Projects(store).service(),
         billing(),
         Services(store).service(),
         Accounts(store).service(),
-        Compute(store).service(),
-        storage.service(),
-        storage.uploads(),
-        storage.downloads(),
+        Compute(store, quotas).service(),
+        *storage.services(),
         registries(store),
-        topics(store),
+        PubSub(store, tables.rows).service(),
         boards(store),
         fleets(store),
-        BigQuery(store).service(),
+        tables.service(),
     ]
+    return Plain(services, [storage.alias])

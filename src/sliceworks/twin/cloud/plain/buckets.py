@@ -1,22 +1,21 @@
-"""Cloud Storage: buckets, who may use them, and what is in them."""
+"""Cloud Storage: buckets, and who may use them."""
 
 from __future__ import annotations
 
-import base64
-import email
-import email.message
-import hashlib
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-import orjson
-
-from sliceworks.twin.cloud.errors import GoogleError, invalid, not_found
+from sliceworks.twin.cloud.errors import GoogleError, invalid
+from sliceworks.twin.cloud.plain.conditions import check
+from sliceworks.twin.cloud.plain.objects import Objects
+from sliceworks.twin.cloud.plain.pages import page
 from sliceworks.twin.cloud.plain.policies import Policies
 from sliceworks.twin.cloud.plain.projects import project_number
 from sliceworks.twin.cloud.plain.service import PlainService
-from sliceworks.twin.cloud.plain.shelves import number, stamp
-from sliceworks.twin.cloud.routes import Call, Media, Route
+from sliceworks.twin.cloud.plain.shelves import stamp
+from sliceworks.twin.cloud.plain.uploads import Uploads
+from sliceworks.twin.cloud.routes import Call, Route
 from sliceworks.twin.cloud.state import Document, Table
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
-_BUCKETS, _LONGEST, _PARTS = "buckets", 63, 2
+_BUCKETS, _LONGEST = "buckets", 63
 
 
 class Storage:
@@ -34,24 +33,24 @@ class Storage:
 
     def __init__(self, store: Store) -> None:
         self._buckets = Table(store, "storage/buckets", "Bucket")
-        self._objects = Table(store, "storage/objects", "Object")
-        self._policies = Policies(store, "storage")
+        self._policies = Policies(store, "storage", stale=412)
+        self.objects = Objects(store, self._buckets)
+        self._uploads = Uploads(self.objects)
 
-    def service(self) -> PlainService:
-        """The API."""
-        return PlainService("storage", "v1", self._routes())
+    def services(self) -> list[PlainService]:
+        """The API, and where contents are sent to and fetched from."""
+        return [
+            PlainService("storage", "v1", [*self._routes(), *self.objects.routes()]),
+            PlainService("upload", "storage", self._uploads.routes(), messages=False),
+            PlainService("download", "storage", self.objects.downloads(), messages=False),
+        ]
 
-    def uploads(self) -> PlainService:
-        """Where contents are sent to: `/upload/storage/v1/b/BUCKET/o`."""
-        at = "v1/b/{bucket}/o"
-        routes = [Route("POST", at, "objects.insert", self.upload, "storage.objects.create")]
-        return PlainService("upload", "storage", routes, messages=False)
-
-    def downloads(self) -> PlainService:
-        """Where contents are fetched from: `/download/storage/v1/b/BUCKET/o/OBJECT`."""
-        at = "v1/b/{bucket}/o/{object}"
-        routes = [Route("GET", at, "objects.get", self.download, "storage.objects.get")]
-        return PlainService("download", "storage", routes, messages=False)
+    def alias(self, path: str) -> str | None:
+        """Where `/BUCKET/OBJECT` leads to: some clients fetch contents by the older addresses, in which nothing else stands."""
+        bucket, _, name = path.lstrip("/").partition("/")
+        if not name or self._buckets.get(_BUCKETS, unquote(bucket)) is None:
+            return None
+        return f"/download/storage/v1/b/{bucket}/o/{name.replace('/', '%2F')}"
 
     def _routes(self) -> Iterator[Route]:
         one = "b/{bucket}"
@@ -64,11 +63,9 @@ class Storage:
         yield Route("DELETE", one, "buckets.delete", self.delete, f"{may}.delete")
         yield Route("GET", f"{one}/iam", "buckets.getIamPolicy", self.policy, f"{may}.getIamPolicy")
         yield Route("PUT", f"{one}/iam", "buckets.setIamPolicy", self.set_policy, f"{may}.setIamPolicy", "Policy")
-        yield Route("GET", f"{one}/anywhereCaches", "anywhereCaches.list", lambda call: {}, "storage.anywhereCaches.list")
-        yield Route("GET", f"{one}/anywhereCaches/", "anywhereCaches.list", lambda call: {}, "storage.anywhereCaches.list")
-        yield Route("GET", f"{one}/o", "objects.list", self.objects, "storage.objects.list")
-        yield Route("GET", f"{one}/o/{{object}}", "objects.get", self.get_object, "storage.objects.get")
-        yield Route("DELETE", f"{one}/o/{{object}}", "objects.delete", self.delete_object, "storage.objects.delete")
+        yield Route("GET", f"{one}/iam/testPermissions", "buckets.testIamPermissions", self.test, f"{may}.getIamPolicy")
+        yield Route("GET", f"{one}/anywhereCaches", "anywhereCaches.list", _no_caches, "storage.anywhereCaches.list")
+        yield Route("GET", f"{one}/anywhereCaches/", "anywhereCaches.list", _no_caches, "storage.anywhereCaches.list")
 
     def create(self, call: Call) -> Obj:
         """A new bucket."""
@@ -78,36 +75,41 @@ class Storage:
         if self._buckets.get(_BUCKETS, name) is not None:
             taken = "The requested bucket name is not available. The bucket namespace is shared by all users of the system."
             raise GoogleError("ALREADY_EXISTS", taken, reason="conflict")
-        body = _filled(call, name, dict(call.body), None)
+        body = _filled(name, dict(call.body), None)
         body["projectNumber"] = project_number(project)
         self._buckets.put(Document(_BUCKETS, name, body, {"project": project}))
         return body
 
     def get(self, call: Call) -> Obj:
         """A bucket."""
-        return self._bucket(call).body
+        document = self._bucket(call)
+        check(call, None, document.body["metageneration"])
+        return document.body
 
     def find_all(self, call: Call) -> Obj:
         """The buckets of a project."""
-        project = call.query.get("project", "")
-        found = [each.body for each in self._buckets.all(_BUCKETS) if each.inner["project"] == project]
-        return {"kind": "storage#buckets", **({"items": found} if found else {})}
+        project, prefix = call.query.get("project", ""), call.query.get("prefix", "")
+        mine = (each for each in self._buckets.all(_BUCKETS) if each.inner["project"] == project and each.name.startswith(prefix))
+        found, more = page(call, mine)
+        return {"kind": "storage#buckets", **({"items": [each.body for each in found]} if found else {}), **more}
 
     def change(self, call: Call) -> Obj:
         """Other settings of a bucket; its name and place stay."""
         document = self._bucket(call)
         before = document.body
+        check(call, None, before["metageneration"])
         merged = {key: value for key, value in {**before, **call.body}.items() if value is not None}
         for key in ("name", "location", "projectNumber", "id", "timeCreated"):
             merged[key] = before[key]
-        document.body = _filled(call, document.name, merged, before)
+        document.body = _filled(document.name, merged, before)
         self._buckets.put(document)
         return document.body
 
     def delete(self, call: Call) -> Obj:
         """Remove a bucket that is empty."""
         document = self._bucket(call)
-        if next(self._objects.all(f"b/{document.name}"), None) is not None:
+        check(call, None, document.body["metageneration"])
+        if not self.objects.is_empty(document.name):
             raise GoogleError("ALREADY_EXISTS", "The bucket you tried to delete is not empty.", reason="conflict")
         self._buckets.remove(document)
         self._policies.forget(f"b/{document.name}")
@@ -123,67 +125,14 @@ class Storage:
         self._policies.set(f"b/{name}", call.body)
         return self._shown(name)
 
+    def test(self, call: Call) -> Obj:
+        """What the caller may do: everything, for whoever has the twin's token may."""
+        self._bucket(call)
+        asked = [value for key, value in call.query.items() if key == "permissions"]
+        return {"kind": "storage#testIamPermissionsResponse", "permissions": asked}
+
     def _shown(self, name: str) -> Obj:
         return {"kind": "storage#policy", "resourceId": f"projects/_/buckets/{name}", **self._policies.get(f"b/{name}")}
-
-    def objects(self, call: Call) -> Obj:
-        """What is in a bucket."""
-        bucket, prefix = self._bucket(call).name, call.query.get("prefix", "")
-        found = [each.body for each in self._objects.all(f"b/{bucket}") if each.name.startswith(prefix)]
-        return {"kind": "storage#objects", **({"items": found} if found else {})}
-
-    def get_object(self, call: Call) -> Obj | Media:
-        """What is known of an object, or its content."""
-        return self.download(call) if call.query.get("alt") == "media" else self._object(call).body
-
-    def download(self, call: Call) -> Media:
-        """The content of an object."""
-        document = self._object(call)
-        return Media(base64.b64decode(document.inner["content"]), document.body["contentType"])
-
-    def upload(self, call: Call) -> Obj:
-        """A new content, alone or behind a description of the object."""
-        described: Obj = {}
-        content, kind = call.raw, call.content_type
-        if call.query.get("uploadType") == "multipart":
-            described, content, kind = _two_parts(call)
-        elif call.query.get("uploadType") != "media":
-            raise invalid("The twin's cloud takes uploads of type media and multipart.")
-        return self._store(call.params["bucket"], {"name": call.query.get("name", ""), **described}, content, kind)
-
-    def delete_object(self, call: Call) -> Obj:
-        """Remove an object."""
-        self._objects.remove(self._object(call))
-        return {}
-
-    def _store(self, bucket: str, described: Obj, content: bytes, kind: str) -> Obj:
-        if self._buckets.get(_BUCKETS, bucket) is None:
-            raise not_found(f"b/{bucket}")
-        name = str(described.get("name") or "")
-        if not name:
-            raise invalid("Required: object name")
-        path = f"{bucket}/{name}"
-        body = {
-            "kind": "storage#object",
-            **described,
-            "id": f"{path}/1",
-            "name": name,
-            "bucket": bucket,
-            "generation": number(path + str(len(content))),
-            "metageneration": "1",
-            "contentType": described.get("contentType") or kind,
-            "storageClass": "STANDARD",
-            "size": str(len(content)),
-            "md5Hash": base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode(),
-            "crc32c": "AAAAAA==",
-            "etag": "CAE=",
-            "timeCreated": stamp(),
-            "updated": stamp(),
-            "selfLink": f"https://www.googleapis.com/storage/v1/b/{bucket}/o/{name}",
-            "mediaLink": f"https://storage.googleapis.com/download/storage/v1/b/{bucket}/o/{name}?generation=1&alt=media",
-        }
-        self._objects.put(Document(f"b/{bucket}", name, body, {"content": base64.b64encode(content).decode()}))
-        return body
 
     def _bucket(self, call: Call) -> Document:
         document = self._buckets.get(_BUCKETS, call.params["bucket"])
@@ -191,39 +140,16 @@ class Storage:
             raise GoogleError("NOT_FOUND", "The specified bucket does not exist.")
         return document
 
-    def _object(self, call: Call) -> Document:
-        bucket, name = self._bucket(call).name, call.params["object"]
-        document = self._objects.get(f"b/{bucket}", name)
-        if document is None:
-            raise GoogleError("NOT_FOUND", f"No such object: {bucket}/{name}")
-        return document
+
+def _no_caches(_: Call) -> Obj:
+    return {}
 
 
-def _two_parts(call: Call) -> tuple[Obj, bytes, str]:
-    """The description and the content of a multipart upload."""
-    message = email.message_from_bytes(b"content-type: " + call.content_type.encode() + b"\r\n\r\n" + call.raw)
-    parts = message.get_payload() if message.is_multipart() else []
-    if not isinstance(parts, list) or len(parts) != _PARTS:
-        raise invalid("Failed to parse a multipart request: it must have two parts.")
-    first, second = (part for part in parts if isinstance(part, email.message.Message))
-    try:
-        described = orjson.loads(_bytes(first))
-    except orjson.JSONDecodeError as error:
-        raise invalid("Failed to parse the JSON of a multipart request.") from error
-    if not isinstance(described, dict):
-        raise invalid("Failed to parse the JSON of a multipart request.")
-    return described, _bytes(second), second.get_content_type()
-
-
-def _bytes(part: email.message.Message) -> bytes:
-    found = part.get_payload(decode=True)
-    return found if isinstance(found, bytes) else b""
-
-
-def _filled(call: Call, name: str, body: Obj, before: Obj | None) -> Obj:
+def _filled(name: str, body: Obj, before: Obj | None) -> Obj:
     location = str(body.get("location") or "US").upper()
     settings = body.get("iamConfiguration") or {}
     uniform = bool((settings.get("uniformBucketLevelAccess") or {}).get("enabled"))
+    version = str(int((before or {}).get("metageneration") or 0) + 1)
     return {
         "kind": "storage#bucket",
         "storageClass": "STANDARD",
@@ -234,8 +160,8 @@ def _filled(call: Call, name: str, body: Obj, before: Obj | None) -> Obj:
         "name": name,
         "location": location,
         "locationType": "region" if "-" in location else "multi-region",
-        "metageneration": str(int((before or {}).get("metageneration") or 0) + 1),
-        "etag": "CAE=",
+        "metageneration": version,
+        "etag": f"CA{version}=",
         "iamConfiguration": {
             "publicAccessPrevention": "inherited",
             **settings,

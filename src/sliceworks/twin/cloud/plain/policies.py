@@ -32,10 +32,11 @@ _EVERYBODY = ("allUsers", "allAuthenticatedUsers")
 
 
 class Policies:
-    """The policies of one service's things, by their paths."""
+    """The policies of one service's things, by their paths. A stale etag is 409 with most APIs, and 412 with some."""
 
-    def __init__(self, store: Store, service: str) -> None:
+    def __init__(self, store: Store, service: str, *, stale: int = 409) -> None:
         self._table = Table(store, f"{service}/policies", "Policy")
+        self._stale = stale
 
     def get(self, path: str) -> Obj:
         """The policy of a thing; one that nobody wrote has no bindings."""
@@ -51,6 +52,8 @@ class Policies:
                 "ABORTED",
                 "There were concurrent policy changes. Please retry the whole read-modify-write with exponential backoff. "
                 f"The request's ETag '{etag}' did not match the current policy's ETag '{present['etag']}'.",
+                http=self._stale,
+                reason="conditionNotMet" if self._stale == 412 else "",
             )
         bindings = _merged(policy.get("bindings") or [])
         kept = {key: value for key, value in policy.items() if key not in ("etag", "bindings", "kind", "resourceId")}

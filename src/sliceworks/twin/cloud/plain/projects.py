@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.cloud.errors import GoogleError, invalid
+from sliceworks.twin.cloud.plain.pages import page
 from sliceworks.twin.cloud.plain.policies import Policies
 from sliceworks.twin.cloud.plain.service import PlainService
 from sliceworks.twin.cloud.plain.shelves import number
@@ -141,8 +142,9 @@ class Services:
         if wanted not in ("", "state:ENABLED"):
             return {}
         parent = f"projects/{checked(call.params['project'])}"
-        found = [self._shown(parent, each.name, enabled=True) for each in self._table.all(parent)]
-        return {"services": found} if found else {}
+        found, more = page(call, self._table.all(parent), usual=50)
+        told = [self._shown(parent, each.name, enabled=True) for each in found]
+        return {**({"services": told} if told else {}), **more}
 
     def get(self, call: Call) -> Obj:
         """One service, enabled or not."""

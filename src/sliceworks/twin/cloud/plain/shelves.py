@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.twin.cloud.errors import GoogleError, already_exists, not_found
+from sliceworks.twin.cloud.plain.pages import page
 from sliceworks.twin.cloud.routes import Call, Route
 from sliceworks.twin.cloud.state import Document, Table
 
@@ -119,8 +120,9 @@ class Shelf:
 
     def find_all(self, call: Call) -> Obj:
         """All things of a parent."""
-        found = [document.body for document in self._table.all(self.parent(call))]
-        return {**self.kind.style.list_head(self.kind.plural), **({self.kind.listed or self.kind.plural: found} if found else {})}
+        found, more = page(call, self._table.all(self.parent(call)))
+        told = {self.kind.listed or self.kind.plural: [document.body for document in found]} if found else {}
+        return {**self.kind.style.list_head(self.kind.plural), **told, **more}
 
     def change(self, call: Call) -> Obj:
         """Other values for some fields, or for all of them where the method is PUT."""

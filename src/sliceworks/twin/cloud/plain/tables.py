@@ -1,10 +1,15 @@
-"""BigQuery: datasets, who may use them, and tables."""
+"""BigQuery: datasets, who may use them, and tables with their rows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.cloud.errors import GoogleError, already_exists, invalid
+from sliceworks.twin.cloud.errors import GoogleError, already_exists, invalid, stale
+from sliceworks.twin.cloud.plain import cells
+from sliceworks.twin.cloud.plain.conditions import check_etag
+from sliceworks.twin.cloud.plain.jobs import Jobs
+from sliceworks.twin.cloud.plain.pages import page
+from sliceworks.twin.cloud.plain.rows import Rows, columns
 from sliceworks.twin.cloud.plain.service import PlainService
 from sliceworks.twin.cloud.plain.shelves import number
 from sliceworks.twin.cloud.routes import Call, Route
@@ -29,10 +34,12 @@ class BigQuery:
     def __init__(self, store: Store) -> None:
         self._datasets = Table(store, "bigquery/datasets", "Dataset")
         self._tables = Table(store, "bigquery/tables", "Table")
+        self.rows = Rows(store, self._tables)
+        self._jobs = Jobs(store, self.rows)
 
     def service(self) -> PlainService:
         """The API."""
-        return PlainService("bigquery", "v2", self._routes())
+        return PlainService("bigquery", "v2", [*self._routes(), *self._jobs.routes()])
 
     def _routes(self) -> Iterator[Route]:
         at = "projects/{project}/datasets"
@@ -50,6 +57,11 @@ class BigQuery:
         yield Route("POST", f"{one}/tables", "tables.insert", self.create_table, "bigquery.tables.create", "Table")
         yield Route("GET", table, "tables.get", self.get_table, "bigquery.tables.get")
         yield Route("DELETE", table, "tables.delete", self.delete_table, "bigquery.tables.delete")
+        may = "bigquery.tables"
+        yield Route(
+            "POST", f"{table}/insertAll", "tabledata.insertAll", self.insert, f"{may}.updateData", "TableDataInsertAllRequest"
+        )
+        yield Route("GET", f"{table}/data", "tabledata.list", self.data, f"{may}.getData")
 
     def create(self, call: Call) -> Obj:
         """A new dataset."""
@@ -69,17 +81,17 @@ class BigQuery:
 
     def find_all(self, call: Call) -> Obj:
         """The datasets of a project."""
-        found = [
-            {key: each.body[key] for key in ("kind", "id", "datasetReference", "location")}
-            for each in self._datasets.all(call.params["project"])
-        ]
-        return {"kind": "bigquery#datasetList", **({"datasets": found} if found else {})}
+        found, more = page(call, self._datasets.all(call.params["project"]))
+        kept = ("kind", "id", "datasetReference", "location", "labels")
+        told = [{key: each.body[key] for key in kept if key in each.body} for each in found]
+        return {"kind": "bigquery#datasetList", **({"datasets": told} if told else {}), **more}
 
     def change(self, call: Call) -> Obj:
         """Other settings; who may use it stays as it is unless that is said too. A stale etag is refused."""
         document = self._dataset(call)
+        check_etag(call, document.body["etag"])
         if call.body.get("etag") not in (None, document.body["etag"]):
-            raise GoogleError("FAILED_PRECONDITION", "Precondition check failed.", reason="conditionNotMet")
+            raise stale("Precondition check failed.")
         document.body = _dataset(call.params["project"], document.name, {**document.body, **call.body}, document.body)
         self._datasets.put(document)
         return document.body
@@ -92,6 +104,7 @@ class BigQuery:
             said = f"Dataset {call.params['project']}:{document.name} is still in use"
             raise GoogleError("INVALID_ARGUMENT", said, reason="resourceInUse")
         for table in inside:
+            self.rows.forget(table)
             self._tables.remove(table)
         self._datasets.remove(document)
         return {}
@@ -113,22 +126,36 @@ class BigQuery:
     def tables(self, call: Call) -> Obj:
         """The tables of a dataset."""
         self._dataset(call)
-        found = [
-            {key: each.body[key] for key in ("kind", "id", "tableReference", "type")} for each in self._tables.all(self._home(call))
-        ]
-        return {"kind": "bigquery#tableList", "totalItems": len(found), **({"tables": found} if found else {})}
+        whole = list(self._tables.all(self._home(call)))
+        found, more = page(call, whole)
+        told = [{key: each.body[key] for key in ("kind", "id", "tableReference", "type")} for each in found]
+        return {"kind": "bigquery#tableList", "totalItems": len(whole), **({"tables": told} if told else {}), **more}
 
     def change_table(self, call: Call) -> Obj:
         """Other settings of a table."""
         document = self._table(call)
+        check_etag(call, document.body["etag"])
+        before = columns(document)
         document.body = _table(call, document.name, {**document.body, **call.body}, document.body)
+        if [_same(each) for each in columns(document)[: len(before)]] != [_same(each) for each in before]:
+            raise invalid(f"Provided Schema does not match Table {self._home(call)}.{document.name}.")
         self._tables.put(document)
         return document.body
 
     def delete_table(self, call: Call) -> Obj:
         """Remove a table and what is in it."""
-        self._tables.remove(self._table(call))
+        document = self._table(call)
+        self.rows.forget(document)
+        self._tables.remove(document)
         return {}
+
+    def insert(self, call: Call) -> Obj:
+        """More rows."""
+        return self.rows.insert(call, self._table(call))
+
+    def data(self, call: Call) -> Obj:
+        """The rows, page by page."""
+        return self.rows.listed(call, self._table(call))
 
     def _home(self, call: Call) -> str:
         return f"{call.params['project']}:{call.params['dataset']}"
@@ -144,6 +171,11 @@ class BigQuery:
         if document is None:
             raise GoogleError("NOT_FOUND", f"Not found: Table {self._home(call)}.{call.params['table']}")
         return document
+
+
+def _same(column: Obj) -> tuple[str, str]:
+    """What of a column stays as it is: others may come behind those that are there."""
+    return str(column.get("name")).lower(), cells.kind_of(column)
 
 
 def _dataset(project: str, name: str, body: Obj, before: Obj | None) -> Obj:

@@ -1,0 +1,187 @@
+"""google-api-python-client with the twin's projects, accounts, networks, registries, TensorBoards and clusters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from googleapiclient.errors import HttpError  # type: ignore[import-untyped]
+from tests.support.google_clients import PROJECT
+
+if TYPE_CHECKING:
+    from tests.support.google_clients import Google
+
+AT = f"projects/{PROJECT}"
+REGION = "us-central2"
+VIEWER = {"role": "roles/viewer", "members": ["user:a@example.com"]}
+
+
+def refused(request: Any) -> tuple[int, str, str]:
+    """The code, the status and the words with which a request is refused."""
+    with pytest.raises(HttpError) as caught:
+        request.execute()
+    error = caught.value
+    details = {each["@type"].rpartition(".")[2] for each in error.error_details if isinstance(each, dict) and "@type" in each}
+    assert "RequestInfo" in details
+    return error.resp.status, error.resp.reason, error.reason
+
+
+def pages(google: Google, collection: Any, key: str, **asked: Any) -> list[list[str]]:
+    """The names in a list, page by page, as the client itself goes from one to the next."""
+    found, request = [], collection.list(**asked)
+    while request is not None:
+        answer = google.do(request)
+        found.append([each["name"].rpartition("/")[2] for each in answer.get(key, [])])
+        request = collection.list_next(request, answer)
+    return found
+
+
+def test_a_project_and_its_policy(google: Google) -> None:
+    projects = google.api("cloudresourcemanager").projects()
+    assert google.do(projects.get(projectId=PROJECT))["lifecycleState"] == "ACTIVE"
+    before = google.do(projects.getIamPolicy(resource=PROJECT, body={}))
+    wanted = {"policy": {**before, "bindings": [VIEWER]}}
+    after = google.do(projects.setIamPolicy(resource=PROJECT, body=wanted))
+    assert (after["bindings"], after["etag"] != before["etag"]) == ([VIEWER], True)
+    status, _, said = refused(projects.setIamPolicy(resource=PROJECT, body=wanted))
+    assert (status, "concurrent policy changes" in said) == (409, True)
+    wrong = {"policy": {"bindings": [{"role": "roles/viewer", "members": ["somebody"]}]}}
+    assert refused(projects.setIamPolicy(resource=PROJECT, body=wrong))[0] == 400
+
+
+def test_services_are_enabled_and_listed_page_by_page(google: Google) -> None:
+    services = google.api("serviceusage").services()
+    names = [f"{word}.googleapis.com" for word in ("compute", "container", "storage")]
+    done = google.do(services.batchEnable(parent=AT, body={"serviceIds": names}))
+    assert (done["done"], len(done["response"]["services"])) == (True, 3)
+    google.do(services.disable(name=f"{AT}/services/{names[2]}", body={}))
+    assert google.do(services.get(name=f"{AT}/services/{names[2]}"))["state"] == "DISABLED"
+    listed = pages(google, services, "services", parent=AT, filter="state:ENABLED", pageSize=1)
+    assert listed == [[names[0]], [names[1]]]
+
+
+def test_a_service_account_from_beginning_to_end(google: Google) -> None:
+    accounts = google.api("iam").projects().serviceAccounts()
+    for name in ("trainer-one", "trainer-two", "trainer-three"):
+        made = google.do(accounts.create(name=AT, body={"accountId": name, "serviceAccount": {"displayName": name}}))
+    assert refused(accounts.create(name=AT, body={"accountId": "trainer-one"}))[0] == 409
+    path = made["name"]
+    body = {"serviceAccount": {"description": "new"}, "updateMask": "description"}
+    assert google.do(accounts.patch(name=path, body=body))["description"] == "new"
+    google.do(accounts.disable(name=path, body={}))
+    assert google.do(accounts.get(name=path))["disabled"] is True
+    listed = pages(google, accounts, "accounts", name=AT, pageSize=2)
+    assert [len(page) for page in listed] == [2, 1]
+    policy = google.do(accounts.getIamPolicy(resource=path))
+    google.do(accounts.setIamPolicy(resource=path, body={"policy": {**policy, "bindings": [VIEWER]}}))
+    assert refused(accounts.setIamPolicy(resource=path, body={"policy": policy}))[0] == 409
+    google.do(accounts.delete(name=path))
+    assert refused(accounts.get(name=path))[:1] == (404,)
+
+
+def test_networks_and_what_stands_on_them(google: Google) -> None:
+    compute = google.api("compute")
+    networks, subnets, routers = compute.networks(), compute.subnetworks(), compute.routers()
+    place = {"project": PROJECT, "region": REGION}
+
+    def done(operation: dict[str, Any]) -> None:
+        if "region" in operation:
+            google.wait(lambda one: compute.regionOperations().get(operation=one["name"], **place), operation)
+        else:
+            google.wait(lambda one: compute.globalOperations().get(project=PROJECT, operation=one["name"]), operation)
+
+    for name in ("net", "other"):
+        done(google.do(networks.insert(project=PROJECT, body={"name": name, "autoCreateSubnetworks": False})))
+    assert refused(networks.insert(project=PROJECT, body={"name": "net"}))[0] == 409
+    body = {"name": "sub", "network": f"{AT}/global/networks/net", "ipCidrRange": "10.0.0.0/20"}
+    done(google.do(subnets.insert(body=body, **place)))
+    done(google.do(subnets.expandIpCidrRange(subnetwork="sub", body={"ipCidrRange": "10.0.0.0/16"}, **place)))
+    assert google.do(subnets.get(subnetwork="sub", **place))["ipCidrRange"] == "10.0.0.0/16"
+    done(google.do(routers.insert(body={"name": "way", "network": f"{AT}/global/networks/net"}, **place)))
+    nat = {"name": "out", "natIpAllocateOption": "AUTO_ONLY", "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES"}
+    done(google.do(routers.patch(router="way", body={"nats": [nat]}, **place)))
+    assert google.do(routers.get(router="way", **place))["nats"][0]["name"] == "out"
+    assert pages(google, networks, "items", project=PROJECT, maxResults=1) == [["net"], ["other"]]
+    assert refused(networks.delete(project=PROJECT, network="net"))[0] == 400
+    for request in (routers.delete(router="way", **place), subnets.delete(subnetwork="sub", **place)):
+        done(google.do(request))
+    done(google.do(networks.delete(project=PROJECT, network="net")))
+    assert refused(networks.get(project=PROJECT, network="net"))[0] == 404
+
+
+def test_quotas_of_a_region_tell_what_is_taken(google: Google) -> None:
+    limit = {"region": REGION, "metric": "CPUS", "limit": 24}
+    google.served.run(lambda cloud: cloud.services["container"].configure({"quotas": [limit]}))
+    found = google.do(google.api("compute").regions().get(project=PROJECT, region=REGION))
+    assert found["quotas"] == [{"metric": "CPUS", "limit": 24.0, "usage": 0.0}]
+    assert refused(google.api("compute").zones().get(project=PROJECT, zone="us-central2-z"))[0] == 404
+
+
+def test_a_registry_takes_an_operation(google: Google) -> None:
+    repositories = google.api("artifactregistry").projects().locations().repositories()
+    parent = f"{AT}/locations/{REGION}"
+    done = google.do(repositories.create(parent=parent, repositoryId="images", body={"format": "DOCKER"}))
+    assert done["response"]["registryUri"] == f"{REGION}-docker.pkg.dev/{PROJECT}/images"
+    name = f"{parent}/repositories/images"
+    changed = google.do(repositories.patch(name=name, updateMask="description", body={"description": "ours"}))
+    assert changed["description"] == "ours"
+    policy = google.do(repositories.getIamPolicy(resource=name))
+    google.do(repositories.setIamPolicy(resource=name, body={"policy": {**policy, "bindings": [VIEWER]}}))
+    assert refused(repositories.create(parent=parent, repositoryId="images", body={"format": "DOCKER"}))[0] == 409
+    assert google.do(repositories.delete(name=name))["done"] is True
+    assert refused(repositories.get(name=name))[0] == 404
+
+
+def test_a_tensorboard_has_a_name_that_the_cloud_chose(google: Google) -> None:
+    boards = google.api("aiplatform").projects().locations().tensorboards()
+    parent = f"{AT}/locations/{REGION}"
+    made = google.do(boards.create(parent=parent, body={"displayName": "runs"}))["response"]["name"]
+    assert google.do(boards.get(name=made))["displayName"] == "runs"
+    google.do(boards.patch(name=made, updateMask="displayName", body={"displayName": "all runs"}))
+    assert google.do(boards.list(parent=parent))["tensorboards"][0]["displayName"] == "all runs"
+    google.do(boards.delete(name=made))
+    assert refused(boards.get(name=made))[0] == 404
+
+
+def test_a_fleet_has_members_and_features(google: Google) -> None:
+    locations = google.api("gkehub").projects().locations()
+    parent = f"{AT}/locations/global"
+    google.do(locations.memberships().create(parent=parent, membershipId="one", body={}))
+    google.do(locations.features().create(parent=parent, featureId="servicemesh", body={}))
+    assert google.do(locations.features().get(name=f"{parent}/features/servicemesh"))["resourceState"] == {"state": "ACTIVE"}
+    assert pages(google, locations.memberships(), "resources", parent=parent) == [["one"]]
+    google.do(locations.memberships().delete(name=f"{parent}/memberships/one"))
+
+
+def test_a_cluster_takes_its_time_and_a_pool_may_fail(google: Google) -> None:
+    locations = google.api("container").projects().locations()
+    parent, clusters = f"{AT}/locations/{REGION}-b", locations.clusters()
+    path = f"{parent}/clusters/c"
+
+    def done(operation: dict[str, Any]) -> dict[str, Any]:
+        return google.wait(lambda one: locations.operations().get(name=f"{parent}/operations/{one['name']}"), operation)
+
+    begun = google.do(clusters.create(parent=parent, body={"cluster": {"name": "c", "initialNodeCount": 1}}))
+    assert begun["status"] in ("PENDING", "RUNNING")
+    assert "error" not in done(begun)
+    pool = {"name": "slice", "initialNodeCount": 2, "config": {"machineType": "ct4p-hightpu-4t"}}
+    pool["placementPolicy"] = {"type": "COMPACT", "tpuTopology": "2x2x2"}
+    google.inject("Stockout", match={"nodePool": "slice"}, count=1)
+    failed = done(google.do(clusters.nodePools().create(parent=path, body={"nodePool": pool})))
+    assert failed["error"]["code"] == 8
+    assert google.do(clusters.nodePools().get(name=f"{path}/nodePools/slice"))["status"] == "ERROR"
+    google.inject("QuotaExceeded", match={"method": "nodePools.create"}, count=1)
+    other = {"name": "more", "initialNodeCount": 1}
+    status, _, said = refused(clusters.nodePools().create(parent=path, body={"nodePool": other}))
+    assert (status, "Insufficient regional quota" in said) == (403, True)
+    google.inject("TooManyOperations", match={"method": "nodePools.create"}, count=1)
+    assert refused(clusters.nodePools().create(parent=path, body={"nodePool": other}))[0] == 429
+    done(google.do(clusters.delete(name=path)))
+    assert refused(clusters.get(name=path))[0] == 404
+
+
+def test_what_the_twin_does_not_have_is_said_so(google: Google) -> None:
+    compute = google.api("compute")
+    status, _, said = refused(compute.sslPolicies().list(project=PROJECT))
+    assert (status, "the twin's cloud has no" in said) == (501, True)
+    assert refused(compute.networks().insert(project=PROJECT, body={"name": "n", "colour": "red"}))[0] == 400
