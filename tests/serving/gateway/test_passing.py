@@ -71,7 +71,7 @@ def test_bytes_are_not_touched() -> None:
 
     async def main() -> None:
         async with raw_upstream(answer) as url, gateway(document(url, kind="openai")) as gate:
-            odd = b'{ "messages" : [ {"role":"user","content":"\xc3\xa9 \\"model\\": \\"other\\""} ] ,\n "model" : "m", "new_field": 1e3 }'
+            odd = b'{ "messages" : [ {"content":"\xc3\xa9 \\"model\\": \\"other\\""} ] ,\n "model" : "m", "new_field": 1e3 }'
             got = await gate.ask(
                 "POST", "/v1/chat/completions", odd, "x-custom: yes", "cookie: secret", "authorization: Bearer mine"
             )
@@ -132,7 +132,7 @@ def test_the_server_is_let_go_when_the_client_leaves_amid_a_stream() -> None:
 
 def test_a_slow_reader_holds_its_server_back_and_nobody_else() -> None:
     async def main() -> None:
-        async with upstream(tokens=60_000) as echo, gateway(document(echo.url)) as gate:
+        async with upstream(tokens=30_000) as echo, gateway(document(echo.url)) as gate:
             async with await Client.open(gate.port) as slow:
                 slow.send("POST", "/v1/chat/completions", chat("word" * 20, stream=True))
                 await slow.head()
@@ -141,7 +141,7 @@ def test_a_slow_reader_holds_its_server_back_and_nobody_else() -> None:
                 pieces = 0
                 while await slow.chunk():
                     pieces += 1
-                assert pieces >= 60_000
+                assert pieces >= 30_000
             await until(gate.idle)
 
     clock.run(main())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sliceworks.specs.gateway import Retries
 
 _WORTH_A_TRY = frozenset({429, 502, 503, 504})
-_MOMENT = 0.05
+_MOMENT = 0.04
 _GATHERED = 1024 * 1024
 """Answers up to this length are sent whole, so that a server that dies amid one can be replaced by another."""
 
@@ -90,7 +90,7 @@ class Relay:
         """The next server to ask. One that has just failed is given a moment, where there is no other."""
         server = await call.served.group.choose(tried, call.served.timeouts.connect)
         if server in tried:
-            await asyncio.sleep(_MOMENT * 2 ** len(tried) * (0.5 + clock.randomness().random()))
+            await asyncio.sleep(_MOMENT * min(len(tried), 4) * (0.5 + clock.randomness().random()))
             server = await call.served.group.choose(tried, call.served.timeouts.connect)
         return server
 

@@ -1,0 +1,269 @@
+"""Whatever goes wrong, a client gets a proper answer in its own protocol, nothing hangs and nothing is left over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from tests.support.gateways import LIMITS, Client, chat, document, gateway, raw_upstream, read_request, until, upstream
+
+from sliceworks.base import clock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.support.gateways import Running, Upstream
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+
+
+async def well(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """Answer health checks until something else is asked; returns the head of that."""
+    while True:
+        head, _ = await read_request(reader)
+        if not head.startswith(b"GET"):
+            return head
+        writer.write(OK)
+
+
+def test_a_server_that_dies_amid_a_stream_is_told_as_an_event() -> None:
+    async def main() -> None:
+        async with upstream(token_time=0.01, tokens=1000) as echo, gateway(document(echo.url)) as gate:
+            for path, body in (
+                ("/v1/chat/completions", chat(stream=True)),
+                ("/v2/models/m/generate_stream", {"text_input": "a b"}),
+            ):
+                async with await Client.open(gate.port) as client:
+                    client.send("POST", path, body)
+                    await client.head()
+                    first = await client.chunk()
+                    assert first.startswith(b"data: {")
+                    for connection in list(echo.server.connections):
+                        connection.end()
+                    rest = b"".join([piece async for piece in _chunks(client)])
+                    error = orjson.loads(rest.strip().split(b"\n\n")[-1].removeprefix(b"data: "))["error"]
+                    assert "the model's server failed" in (error if path.startswith("/v2") else error["message"])
+                    # The line goes on: the answer came to a proper end.
+                    client.send("GET", "/v1/models")
+                    assert (await client.get()).status == 200
+            await until(gate.idle)
+            assert 'streams_broken_total{model="m"} 2' in await gate.numbers()
+
+    clock.run(main())
+
+
+async def _chunks(client: Client) -> AsyncIterator[bytes]:
+    while piece := await client.chunk():
+        yield piece
+
+
+def test_an_answer_cut_short_is_asked_for_again() -> None:
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await well(reader, writer)
+        writer.write(b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"half":')
+
+    async def main() -> None:
+        async with raw_upstream(cut) as bad, upstream() as good:
+            async with gateway(document(bad, good.url)) as gate:
+                assert {(await gate.ask("POST", "/v1/chat/completions", chat())).status for _ in range(4)} == {200}
+            async with gateway(document(bad)) as gate:
+                got = await gate.ask("POST", "/v1/chat/completions", chat())
+                assert (got.status, got.json["error"]["code"]) == (502, "backend_failed")
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 13\r\n\r\n<html></html>", 502),
+        (b"HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/html\r\ncontent-length: 13\r\n\r\n<html></html>", 502),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 13\r\n\r\n<html></html>", 404),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", 502),
+        (b"", 502),
+        (b"HTTP/1.1 200 OK\r\nx-long: " + b"x" * 400_000, 502),
+    ],
+)
+def test_a_server_that_is_none_is_said_so(answer: bytes, status: int) -> None:
+    async def odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await well(reader, writer)
+        writer.write(answer)
+
+    async def main() -> None:
+        async with raw_upstream(odd) as url, gateway(document(url, kind="openai", retries={"attempts": 0})) as gate:
+            got = await gate.ask("POST", "/v1/chat/completions", chat())
+            assert got.status == status
+            assert got.json["error"]["message"]
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+def test_a_name_that_is_gone_from_dns() -> None:
+    async def main() -> None:
+        spec = document("http://gone.invalid:8000", timeouts={"connect": "300ms"}, retries={"attempts": 1})
+        async with gateway(spec) as gate:
+            got = await gate.ask("POST", "/v1/chat/completions", chat())
+            assert got.status in {502, 503}
+            assert got.json["error"]["type"] == "server_error"
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "settings", "stream", "status"),
+    [
+        ({"firstToken": "100ms"}, {"ttft": 10.0}, False, 504),
+        ({"firstToken": "100ms"}, {"ttft": 10.0}, True, 504),
+        ({"total": "200ms"}, {"ttft": 10.0}, False, 504),
+        ({"idle": "100ms"}, {"token_time": 10.0}, True, 200),
+        ({"total": "200ms"}, {"token_time": 0.05, "tokens": 1000}, True, 200),
+    ],
+)
+def test_times_have_an_end(timeouts: dict[str, str], settings: dict[str, float], stream: bool, status: int) -> None:
+    async def main() -> None:
+        async with upstream(**settings) as echo, gateway(document(echo.url, timeouts=timeouts)) as gate:
+            got = await gate.ask("POST", "/v1/chat/completions", chat(stream=stream))
+            assert got.status == status
+            last = orjson.loads(got.body.strip().split(b"\n\n")[-1].removeprefix(b"data: "))
+            assert last["error"]["code"] == "backend_timeout"
+            await until(lambda: echo.engine.under_way == 0)
+            assert gate.idle()
+
+    clock.run(main())
+
+
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 400),
+        (b"POST /v1/chat/completions HTTP/1.1\r\n\r\n", 400),
+        (HEAD + b"content-length: 99999999999\r\n\r\n", 413),
+        (HEAD + b"content-length: 1\r\ncontent-length: 2\r\n\r\n", 400),
+        (HEAD + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n", 400),
+        (HEAD + b"x: " + b"y" * 100_000 + b"\r\n\r\n", 431),
+        (HEAD + b"content-length: 4\r\n\r\n\xff\xfe{}", 400),
+        (HEAD + b"content-length: 9\r\n\r\n{'no': 1}", 400),
+        (HEAD + b"content-length: 15\r\n\r\n" + b'{"model": null}', 400),
+        (HEAD + b"content-length: 14\r\n\r\n" + b'{"model": "n"}', 404),
+        (HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"fffff\r\n" + b"x" * 0xFFFFF, 413),
+        (b"DELETE /v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n", 405),
+        (b"GET /nothing HTTP/1.1\r\nhost: x\r\n\r\n", 404),
+        (b"GET /v2/models/m/../../etc/passwd HTTP/1.1\r\nhost: x\r\n\r\n", 404),
+        (b"GET /v2/models/m%2f..%2fx HTTP/1.1\r\nhost: x\r\n\r\n", 404),
+    ],
+)
+def test_bad_requests_never_reach_a_server(sent: bytes, status: int) -> None:
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url), limits=replace(LIMITS, body=100_000)) as gate:
+            async with await Client.open(gate.port) as client:
+                client.writer.write(sent)
+                got = await client.get()
+                assert got.status == status
+                assert got.json["error"]
+            assert echo.engine.received == 0
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+def test_a_client_that_never_comes_to_an_end_is_sent_away() -> None:
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url), limits=LIMITS) as gate:
+            starts = (b"", b"POST /v1/cha", HEAD, HEAD + b"content-length: 100\r\n\r\n{")
+            clients = [await Client.open(gate.port) for _ in starts]
+            for client, start in zip(clients, starts, strict=True):
+                client.writer.write(start)
+            await asyncio.sleep(0.1)
+            assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+            answers = [await client.reader.read() for client in clients]
+            assert answers[0] == b""
+            assert all(answer.startswith(b"HTTP/1.1 408 ") for answer in answers[1:])
+            await until(lambda: not gate.program.server.connections)
+            for client in clients:
+                client.writer.transport.abort()
+
+    clock.run(main())
+
+
+def test_a_client_that_does_not_read_is_sent_away() -> None:
+    async def main() -> None:
+        async with upstream(tokens=200_000) as echo, gateway(document(echo.url), limits=LIMITS) as gate:
+            async with await Client.open(gate.port) as client:
+                client.reader._limit = 1  # type: ignore[attr-defined]
+                client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+                client.send("POST", "/v1/chat/completions", chat("word" * 20, stream=True))
+                await until(lambda: echo.engine.received == 1)
+                await until(lambda: not gate.program.server.connections, 10)
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+def test_half_a_line_is_no_line() -> None:
+    async def main() -> None:
+        async with upstream(ttft=10.0) as echo, gateway(document(echo.url)) as gate:
+            async with await Client.open(gate.port) as client:
+                client.send("POST", "/v1/chat/completions", chat())
+                await until(lambda: echo.engine.under_way == 1)
+                client.writer.write_eof()
+                await until(lambda: echo.engine.under_way == 0)
+                assert await client.gone()
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+def test_servers_that_die_at_random_cost_nobody_an_answer(soak_seconds: float) -> None:
+    """Four servers, each killed and started again all the time; whole answers and streams, of which none may fail before its first
+    piece. Streams that were cut say so."""
+
+    async def main() -> None:
+        chance = random.Random(7)
+        settings = {"ttft": 0.003, "token_time": 0.001}
+        health = {"every": "30ms", "timeout": "200ms", "open": "50ms"}
+        async with upstream(**settings) as a, upstream(**settings) as b, upstream(**settings) as c, upstream(**settings) as d:
+            servers = [a, b, c, d]
+            retries = {"attempts": 8, "budget": 1.0, "minimum": 100}
+            async with gateway(document(*(each.url for each in servers), health=health, retries=retries)) as gate:
+                ending = asyncio.get_running_loop().time() + soak_seconds
+                killer = asyncio.ensure_future(_kill(servers, chance))
+                done = await asyncio.gather(*(_keep_asking(gate, number, ending) for number in range(16)))
+                killer.cancel()
+                answered, cut = (sum(each[place] for each in done) for place in range(2))
+                assert answered > 50 * soak_seconds
+                assert cut < answered / 4
+                await until(gate.idle)
+
+    clock.run(main())
+
+
+async def _kill(servers: list[Upstream], chance: random.Random) -> None:
+    """Drop every line of a server now and then; new ones are taken at once, as by a process that was restarted."""
+    while True:
+        await asyncio.sleep(chance.uniform(0.005, 0.03))
+        for connection in list(chance.choice(servers).server.connections):
+            connection.end()
+
+
+async def _keep_asking(gate: Running, number: int, ending: float) -> tuple[int, int]:
+    answered = cut = 0
+    while asyncio.get_running_loop().time() < ending:
+        stream = (number + answered) % 2 == 0
+        got = await gate.ask("POST", "/v1/chat/completions", chat(stream=stream))
+        assert got.status == 200, got.body
+        if stream and not got.body.endswith(b"data: [DONE]\n\n"):
+            assert b"the model's server failed" in got.body
+            cut += 1
+        answered += 1
+    return answered, cut

@@ -1,0 +1,262 @@
+"""A gateway that runs: its document changes, its certificate, its end; and what it tells while it does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.certificates import self_signed
+from tests.support.gateways import Client, ask, chat, document, gateway, until, upstream
+
+from sliceworks.base import clock, yamls
+from sliceworks.base.errors import SliceworksError
+from sliceworks.cli.main import run
+from sliceworks.serving.gateway.program import Program
+from sliceworks.serving.gateway.state import read_document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(file: Path, spec: dict[str, Any]) -> None:
+    head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "g"}}
+    file.write_text(yamls.dump({**head, "spec": {"listen": {"port": 0}, "anonymous": True, **spec}}))
+
+
+def model(url: str, name: str = "m") -> dict[str, Any]:
+    return {"name": name, "backends": [{"kind": "echo", "url": url}]}
+
+
+def test_a_changed_document_is_taken_and_requests_under_way_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+
+    async def main() -> None:
+        async with upstream(token_time=0.02, models=("*",)) as one, upstream(models=("*",)) as two:
+            write(file, {"models": [model(one.url)]})
+            async with gateway(read_document(file).spec, file) as gate, await Client.open(gate.port) as client:
+                client.send("POST", "/v1/chat/completions", chat("a b c d e f g h i j", stream=True))
+                await client.head()
+                write(file, {"models": [model(two.url), model(two.url, "n")]})
+                assert await gate.program.reload()
+                assert (await gate.ask("POST", "/v1/chat/completions", chat(model="n"))).status == 200
+                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+                assert (one.engine.received, two.engine.received) == (1, 2)
+                pieces = [piece async for piece in _rest(client)]
+                assert pieces[-1].endswith(b"[DONE]\n\n")
+                await until(lambda: not one.server.connections)
+
+    clock.run(main())
+
+
+async def _rest(client: Client) -> Any:
+    while piece := await client.chunk():
+        yield piece
+
+
+def test_what_did_not_change_goes_on_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+
+    async def main() -> None:
+        async with upstream(models=("*",)) as one:
+            rate = {"requestsPerMinute": 2}
+            write(file, {"models": [{**model(one.url), "rate": rate}]})
+            async with gateway(read_document(file).spec, file) as gate:
+                before = gate.program.application.state.servers[0]
+                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+                write(file, {"models": [{**model(one.url), "rate": rate}, model(one.url, "n")]})
+                await gate.program.reload()
+                assert gate.program.application.state.models["m"].group.servers[0] is before
+                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 429
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("models: [", "gateway.yaml:"),
+        ({"models": []}, "spec.models"),
+        ({"models": [{"name": "m"}]}, "give backends"),
+        ({"models": [model("ftp://x")]}, "a url is such as"),
+        ({"models": [model("http://x")], "kyes": []}, "did you mean keys"),
+        ({"models": [model("http://x")], "listen": {"port": 1}}, "with a new start only"),
+        (
+            {"models": [{"name": "m", "backends": [{"kind": "openai", "url": "http://x", "credential": {"file": "/no/where"}}]}]},
+            "/no/where",
+        ),
+    ],
+)
+def test_a_broken_document_is_not_taken_and_that_is_said(
+    tmp_path: Path, spec: Any, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "gateway.yaml"
+    (tmp_path / "key").write_text("boss")
+
+    async def main() -> None:
+        async with upstream() as one:
+            admin = {"port": 0, "key": {"file": str(tmp_path / "key")}}
+            write(file, {"models": [model(one.url)], "admin": admin})
+            async with gateway(read_document(file).spec, file) as gate:
+                assert gate.admin is not None
+                if isinstance(spec, str):
+                    file.write_text(spec)
+                else:
+                    write(file, {"admin": admin, **spec})
+                got = await ask(gate.admin, "POST", "/admin/reload", key="boss")
+                assert got.status == 422
+                assert says in got.json["error"]["message"]
+                assert "the old one goes on" in caplog.text
+                assert says in (await ask(gate.admin, "GET", "/admin/status", key="boss")).json["problem"]
+                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+                assert 'reloads_total{result="refused"}' in await gate.numbers()
+
+    with caplog.at_level(logging.ERROR):
+        clock.run(main())
+
+
+def test_the_file_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sliceworks.serving.gateway.program._LOOK", 0.01)
+    file, key = tmp_path / "gateway.yaml", tmp_path / "key"
+
+    async def main() -> None:
+        async with upstream(models=("*",)) as one:
+            key.write_text("first")
+            keys = [{"name": "a", "secret": {"file": str(key)}}]
+            write(file, {"models": [model(one.url)], "anonymous": False, "keys": keys})
+            async with gateway(read_document(file).spec, file) as gate:
+                write(file, {"models": [model(one.url), model(one.url, "n")], "anonymous": False, "keys": keys})
+                await until(lambda: "n" in gate.program.application.state.models)
+                key.write_text("second one")
+                while (await gate.ask("GET", "/v1/models", key="second one")).status != 200:
+                    await asyncio.sleep(0.01)
+                assert (await gate.ask("GET", "/v1/models", key="first")).status == 401
+
+    clock.run(main())
+
+
+def test_tls_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+
+    def renew() -> bytes:
+        made = self_signed()
+        (tmp_path / "tls.crt").write_bytes(made.certificate)
+        (tmp_path / "tls.key").write_bytes(made.key)
+        return made.certificate
+
+    async def trusting(certificate: bytes, port: int) -> int:
+        context = ssl.create_default_context(cadata=certificate.decode())
+        async with await Client.open(port, ssl=context, server_hostname="localhost") as client:
+            client.send("POST", "/v1/chat/completions", chat(stream=True))
+            return (await client.get()).status
+
+    async def main() -> None:
+        async with upstream() as one:
+            first = renew()
+            tls = {"certificate": str(tmp_path / "tls.crt"), "key": str(tmp_path / "tls.key")}
+            write(file, {"models": [model(one.url)], "listen": {"port": 0, "tls": tls}})
+            async with gateway(read_document(file).spec, file) as gate:
+                assert await trusting(first, gate.port) == 200
+                second = renew()
+                await gate.program.reload()
+                assert await trusting(second, gate.port) == 200
+                with pytest.raises(ssl.SSLCertVerificationError):
+                    await trusting(first, gate.port)
+
+    clock.run(main())
+
+
+def test_an_ending_gateway_finishes_what_it_began() -> None:
+    async def main() -> None:
+        async with upstream(token_time=0.01) as one:
+            program = Program(document(one.url))
+            port = (await program.start()).main
+            async with await Client.open(port) as client, await Client.open(port) as idle:
+                client.send("POST", "/v1/chat/completions", chat("a b c d e f g h", stream=True))
+                await client.head()
+                stopping = asyncio.ensure_future(program.stop(2.0))
+                assert await idle.gone()
+                with pytest.raises(OSError, match="Connect"):
+                    await Client.open(port)
+                pieces = [piece async for piece in _rest(client)]
+                assert pieces[-1].endswith(b"[DONE]\n\n")
+                await stopping
+
+    clock.run(main())
+
+
+def test_no_word_of_a_prompt_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with upstream(error_rate=0.5) as one, gateway(document(one.url, accessLog=True)) as gate:
+            for _ in range(8):
+                await gate.ask("POST", "/v1/chat/completions", chat("a-secret-word"))
+            await gate.ask("POST", "/v1/chat/completions", b'{"model": "m", "a-secret-word": ')
+
+    with caplog.at_level(logging.DEBUG):
+        clock.run(main())
+    assert "m chat 200" in caplog.text
+    assert "a-secret-word" not in caplog.text
+
+
+def test_a_span_for_each_request() -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from sliceworks.serving.gateway.tracing import Tracer
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+    async def main() -> None:
+        async with upstream() as one, gateway(document(one.url)) as gate:
+            gate.program.application._tracer = Tracer(provider)
+            await gate.ask("POST", "/v1/chat/completions", chat("a b"), f"traceparent: 00-{trace}-00f067aa0ba902b7-01")
+            await gate.ask("POST", "/v1/chat/completions", chat("a b", model="m"))
+
+    clock.run(main())
+    first, second = exporter.get_finished_spans()
+    assert first.context is not None
+    assert first.name == "chat m"
+    assert f"{first.context.trace_id:032x}" == trace
+    assert first.attributes is not None
+    assert first.attributes["gen_ai.usage.output_tokens"] == 2
+    assert first.attributes["http.response.status_code"] == 200
+    assert second.parent is None
+
+
+def test_the_command_runs_until_it_is_told_to_end(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    write(file, {"models": [model("http://127.0.0.1:1")]})
+    command = [sys.executable, "-m", "sliceworks", "gateway", "run", "-f", str(file)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        assert told.startswith("Serving m at http://127.0.0.1:")
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+def test_a_wrong_document_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "gateway.yaml"
+    write(file, {"models": [model("http://127.0.0.1:1")], "anonymous": False})
+    assert run(["gateway", "run", "-f", str(file)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {file}:")
+    assert "there are no keys" in told
+    assert told.count("\n") == 1
+
+
+def test_a_file_with_no_gateway(tmp_path: Path) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text("kind: Pod\n")
+    with pytest.raises(SliceworksError, match="has no Gateway"):
+        read_document(file)

@@ -1,0 +1,207 @@
+"""Which server gets a request, and what happens when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from tests.support.gateways import chat, document, gateway, raw_upstream, read_request, until, upstream
+
+from sliceworks.base import clock
+from sliceworks.serving.gateway.servers import Group, Server
+from sliceworks.specs.gateway import Backend, Balancing, Health
+
+
+def server(name: str, *, slow_start: float = 0.0, weight: float = 1.0, **health: object) -> Server:
+    backend = Backend.model_validate({"kind": "echo", "url": f"http://{name}", "weight": weight})
+    return Server(backend, Health.model_validate(health), slow_start)
+
+
+def test_the_one_with_the_fewest_requests_is_picked() -> None:
+    async def main() -> None:
+        a, b, c = (server(name) for name in "abc")
+        group = Group("m", [a, b, c], Balancing())
+        for _ in range(9):
+            picked = group.pick()
+            assert picked is not None
+            picked.began()
+        assert [each.outstanding for each in (a, b, c)] == [3, 3, 3]
+        b.ended(failed=False)
+        assert group.pick() is b
+
+    clock.run(main(), virtual=True)
+
+
+def test_a_heavier_one_gets_more() -> None:
+    async def main() -> None:
+        a, b = server("a", weight=3.0), server("b")
+        group = Group("m", [a, b], Balancing())
+        for _ in range(40):
+            picked = group.pick()
+            assert picked is not None
+            picked.began()
+        assert (a.outstanding, b.outstanding) == (30, 10)
+
+    clock.run(main(), virtual=True)
+
+
+def test_a_fresh_one_starts_slowly() -> None:
+    async def main() -> None:
+        a, b = server("a", slow_start=10.0), server("b", slow_start=10.0)
+        group = Group("m", [a, b], Balancing())
+        b.seen(good=False)
+        assert group.pick() is a
+        b.seen(good=True)
+        early = Counter(_filled(group, 11))
+        await clock.sleep(10)
+        late = Counter(_filled(group, 20))
+        assert early[a] == 10
+        assert early[b] == 1
+        assert late == {a: 10, b: 10}
+
+    clock.run(main(), virtual=True)
+
+
+def _filled(group: Group, count: int) -> list[Server]:
+    found = []
+    for _ in range(count):
+        picked = group.pick()
+        assert picked is not None
+        picked.began()
+        found.append(picked)
+    for each in found:
+        each.ended(failed=False)
+    return found
+
+
+def test_a_circuit_opens_after_failures_and_lets_one_try_through() -> None:
+    async def main() -> None:
+        a = server("a", failures=3, open="10s")
+        group = Group("m", [a], Balancing())
+        for _ in range(3):
+            assert group.pick() is a
+            a.began()
+            a.ended(failed=True)
+        assert group.pick() is None
+        await clock.sleep(10)
+        assert group.pick() is a
+        a.began()
+        assert group.pick() is None
+        a.ended(failed=True)
+        assert group.pick() is None
+        await clock.sleep(10)
+        a.began()
+        a.ended(failed=False)
+        assert [group.pick(), group.pick()] == [a, a]
+
+    clock.run(main(), virtual=True)
+
+
+def test_a_dead_server_costs_nobody_an_answer() -> None:
+    async def main() -> None:
+        async with upstream() as one, upstream() as two, gateway(document(one.url, two.url)) as gate:
+            await one.kill()
+            got = await asyncio.gather(*(gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(40)))
+            assert {each.status for each in got} == {200}
+            assert two.engine.received == 40
+            await until(lambda: not gate.program.application.state.servers[0].well)
+
+    clock.run(main())
+
+
+def test_a_server_that_comes_back_is_used_again() -> None:
+    async def main() -> None:
+        health = {"every": "50ms", "timeout": "200ms"}
+        async with upstream() as one:
+            port = one.port
+            await one.kill()
+            spec = document(one.url, health=health, timeouts={"connect": "3s"})
+            async with gateway(spec) as gate:
+                await until(lambda: not gate.program.application.state.servers[0].well)
+                waiting = asyncio.ensure_future(gate.ask("POST", "/v1/chat/completions", chat()))
+                await until(lambda: gate.program.application.state.models["m"].group.waiting == 1)
+                async with upstream(port=port):
+                    assert (await waiting).status == 200
+                    assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+
+    clock.run(main())
+
+
+def test_nobody_waits_for_ever_for_a_server() -> None:
+    async def main() -> None:
+        async with upstream() as one:
+            await one.kill()
+            async with gateway(document(one.url, timeouts={"connect": "200ms"})) as gate:
+                await until(lambda: not gate.program.application.state.servers[0].well)
+                got = await gate.ask("POST", "/v1/chat/completions", chat())
+                assert (got.status, got.json["error"]["code"]) == (503, "no_backend")
+                assert got.headers["retry-after"] == "5"
+                assert gate.idle()
+
+    clock.run(main())
+
+
+def test_an_unavailable_server_is_replaced_by_another_and_a_broken_request_is_not() -> None:
+    async def main() -> None:
+        for status, seen in ((503, {200: 6}), (500, {200: 3, 500: 3})):
+            async with upstream(error_rate=1.0, error_status=status) as bad, upstream() as good:
+                spec = document(bad.url, good.url, health={"failures": 100})
+                async with gateway(spec) as gate:
+                    got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(6)]
+                    assert Counter(each.status for each in got) == seen
+                    assert ('retries_total{model="m",reason="503"}' in await gate.numbers()) == (status == 503)
+
+    clock.run(main())
+
+
+def test_tries_have_a_budget() -> None:
+    async def main() -> None:
+        async with upstream(error_rate=1.0, error_status=503) as bad:
+            spec = document(bad.url, retries={"attempts": 1, "budget": 0.0, "minimum": 0}, health={"failures": 1000})
+            async with gateway(spec) as gate:
+                for _ in range(15):
+                    assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 503
+                assert bad.engine.received == 15 + 10
+                assert "sliceworks_gateway_retry_budget_exhausted_total 5\n" in await gate.numbers()
+
+    clock.run(main())
+
+
+def test_a_line_that_the_server_has_just_closed_is_no_failure() -> None:
+    asked: list[int] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_request(reader)
+            if head.startswith(b"POST") and len(asked) == 1:
+                asked.append(1)
+                return  # It takes the second request and hangs up, as a server does whose patience with idle lines is over.
+            asked.extend([1] if head.startswith(b"POST") else [])
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
+
+    async def main() -> None:
+        retries = {"attempts": 0}
+        async with raw_upstream(answer) as url, gateway(document(url, retries=retries, health={"every": "1h"})) as gate:
+            await until(lambda: gate.program.application.state.servers[0].checked)
+            got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
+            assert [each.status for each in got] == [200, 200]
+            assert len(asked) == 3
+
+    clock.run(main())
+
+
+def test_streams_that_never_begin_are_given_to_another_server() -> None:
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head, _ = await read_request(reader)
+        if head.startswith(b"GET"):
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+
+    async def main() -> None:
+        async with raw_upstream(half) as bad, upstream() as good, gateway(document(bad, good.url)) as gate:
+            for _ in range(4):
+                got = await gate.ask("POST", "/v1/chat/completions", chat(stream=True))
+                assert got.body.endswith(b"data: [DONE]\n\n")
+
+    clock.run(main())
