@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import clock
-from sliceworks.cli import main, train_cluster, train_files
+from sliceworks.cli import main, train_cluster
 from sliceworks.cli.env_sites import read_environment
 from sliceworks.kube.client import Client
+from sliceworks.rehearsal import submissions
 from sliceworks.training.queues import manifests
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
@@ -95,7 +96,7 @@ async def with_machines(client: Client) -> None:
 
 async def send(client: Client, example: str, **changes: str) -> Object:
     """Submit an example, with other annotations on its pods, and let a minute pass."""
-    made = train_files.read(EXAMPLES / "training-jobs" / f"{example}.yaml").jobset(TEAM)
+    made = submissions.read(EXAMPLES / "training-jobs" / f"{example}.yaml").jobset(TEAM)
     for each in made["spec"]["replicatedJobs"]:
         if each["name"] == "slice":
             metadata = each["template"]["spec"]["template"].setdefault("metadata", {})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sliceworks.base import yamls
-from sliceworks.cli import train_files
+from sliceworks.rehearsal import submissions
 from sliceworks.specs import documents
 from sliceworks.specs.training import TrainingJob
 from sliceworks.training.compile import jobset
@@ -117,6 +117,6 @@ def test_reserved_slices_are_asked_for_by_the_reservations_name() -> None:
 
 
 def test_a_script_travels_with_the_job() -> None:
-    made = train_files.read(EXAMPLES / "hello-multi-slice.yaml").jobset()
+    made = submissions.read(EXAMPLES / "hello-multi-slice.yaml").jobset()
     command = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["command"]
     assert command == ["python3", "-c", (EXAMPLES / "hello.py").read_text()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.cli import train_files
+from sliceworks.rehearsal import submissions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ def refused(tmp_path: Path, text: str, name: str = "train") -> str:
     file = tmp_path / "job.yaml"
     file.write_text(HEAD.format(name=name) + text)
     with pytest.raises(InvalidDocument) as caught:
-        train_files.read(file)
+        submissions.read(file)
     return f"{caught.value.message}; {caught.value.hint}".replace(f"{tmp_path}/", "")
 
 
@@ -67,11 +67,11 @@ def test_names_that_fit_are_taken(tmp_path: Path) -> None:
     for name, kind in (("n" * 47, "l4-1"), ("n" * 26, "v4-32")):
         file = tmp_path / "job.yaml"
         file.write_text(HEAD.format(name=name) + f"  slices: {{type: {kind}}}\n")
-        assert train_files.read(file).job.metadata.name == name
+        assert submissions.read(file).job.metadata.name == name
 
 
 def test_another_kind_is_not_a_training_job(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("apiVersion: sliceworks.dev/v1alpha1\nkind: TrainingJobs\nmetadata: {name: a}\n")
     with pytest.raises(InvalidDocument, match="did you mean TrainingJob"):
-        train_files.read(file)
+        submissions.read(file)

@@ -9,11 +9,11 @@ from tests.training.test_compile import JOBS, job
 
 from sliceworks import catalog
 from sliceworks.base import clock
-from sliceworks.cli import train_files
 from sliceworks.cli.env_sites import read_environment
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource
 from sliceworks.kube.well_known import POD
+from sliceworks.rehearsal import submissions
 from sliceworks.training.compile import jobset
 from sliceworks.training.queues import manifests
 from sliceworks.training.states import state
@@ -54,7 +54,7 @@ class Platform:
             await create_nodes(self.client, pool, shape.hosts, first=10 * (number + 1))
 
     async def submit(self, example: str, changes: dict[str, str] | None = None) -> str:
-        made = train_files.read(EXAMPLES / "training-jobs" / f"{example}.yaml").jobset()
+        made = submissions.read(EXAMPLES / "training-jobs" / f"{example}.yaml").jobset()
         pods = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
         pods.setdefault("metadata", {}).setdefault("annotations", {}).update(
             {f"sliceworks.dev/{key}": value for key, value in (changes or {}).items()}

@@ -14,6 +14,7 @@ ENTRIES = {
     "list": Entry("sliceworks.cli.train_list:list_", "List training jobs: what runs, what waits, what has ended."),
     "show": Entry("sliceworks.cli.train_show:show_", "Show one job: its hosts, its timeline, its events."),
     "why": Entry("sliceworks.cli.train_why:why", "Say why a job waits, starts slowly or has failed."),
+    "forecast": Entry("sliceworks.cli.train_forecast:forecast", "Tell when jobs will start and end, and what would change that."),
     "logs": Entry("sliceworks.cli.train_logs:logs", "Print what the hosts of a job have written."),
     "wait": Entry("sliceworks.cli.train_wait:wait", "Wait until a job runs or has finished."),
     "restart": Entry("sliceworks.cli.train_restart:restart", "Begin a job again, in its place or from its queue."),

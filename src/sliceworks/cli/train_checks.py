@@ -19,9 +19,9 @@ from sliceworks.training.checks import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sliceworks.cli.train_files import Submission
     from sliceworks.kube import Client
     from sliceworks.kube.resources import Resource
+    from sliceworks.rehearsal.submissions import Submission
 
 Object = dict[str, Any]
 _GONE: Object = {}

@@ -14,8 +14,8 @@ from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
     from sliceworks.cli.train_checks import Place
-    from sliceworks.cli.train_files import Submission
     from sliceworks.kube import Client
+    from sliceworks.rehearsal.submissions import Submission
     from sliceworks.training.expectation import Expectation
 
 Object = dict[str, Any]
@@ -101,15 +101,15 @@ def submit(
 
 
 def _asked(name: str | None, command: tuple[str, ...], file: Path | None, namespace: str, flags: Object) -> Submission:
-    from sliceworks.cli import train_files
+    from sliceworks.rehearsal import submissions
 
     if file is not None:
         if name or command or train_flags.said(flags):
             raise UsageError("-f and flags both say what the job is", hint="write it into the document, or leave -f out")
-        return train_files.read(file)
+        return submissions.read(file)
     if not name:
         raise UsageError("which job?", hint="-f FILE, or NAME with --queue, --type and --image")
-    return train_files.take(train_flags.document(name, command, namespace, flags))
+    return submissions.take(train_flags.document(name, command, namespace, flags))
 
 
 def _check_environment(asked: Submission, file: Path) -> None:
