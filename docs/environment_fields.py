@@ -43,6 +43,8 @@ _WORDS = {
     "Range": "IPv4 range",
     "Role": "role",
     "Service": "service",
+    "Checksum": "SHA-256",
+    "Duration": "length of time",
     "Member": "member, such as `group:team@example.com`",
     "Positive": "number, 1 or more",
     "Natural": "number, 0 or more",

@@ -10,7 +10,7 @@ import click
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.cli import options
-from sliceworks.cli.env_sites import file_option, read_environment, site_of, skip_option, sound, table_of, twin_option
+from sliceworks.cli.env_sites import file_option, inside_of, read_environment, skip_option, sound, table_of, twin_option
 from sliceworks.cli.output import show
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def resize(*, pool: str, count: int, file: Path, skipped: tuple[str, ...], twin:
     _refuse_unknown(pool, read_environment(file))
     before = file.read_text(encoding="utf-8")
     text = edits.set_number(before, str(file), ("spec", "pools", "tpu", pool, "count"), count)
-    site = site_of(sound(file, skipped, text=text), twin=twin)
+    site = inside_of(sound(file, skipped, text=text), file, twin=twin).site
     with progress.working(f"Planning {pool}"):
         stage, changes = site.plan_alone(_STAGE)
     changes = sorted((each for each in changes if each.action not in ("noop", "read")), key=lambda change: change.address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sliceworks.base.yamls import Document
+    from sliceworks.cli.env_cluster import Inside
+    from sliceworks.infra.cluster.outcomes import Outcome
     from sliceworks.infra.environments import Site
     from sliceworks.infra.stages import Stage
     from sliceworks.infra.terraform import Change
@@ -29,8 +31,16 @@ file_option = click.option(
     help="The Environment document.",
 )
 twin_option = click.option("--twin", is_flag=True, help="In the twin's cloud: nothing is billed, and no network is needed.")
-_SIGNS = {"create": "+", "update": "~", "delete": "-", "replace": "±", "read": "?", "noop": " "}
+_GRAPH = "ResourceGraphDefinition"
+_SIGNS = {"create": "+", "update": "~", "delete": "-", "replace": "±", "read": "?", "noop": " ", "refused": "!", "keep": "="}
 skip_option = click.option("--skip", "skipped", multiple=True, metavar="CHECK", help="Leave a check out, by its name.")
+
+
+class Named(Protocol):
+    """A stage of Terraform, or a step in the cluster."""
+
+    @property
+    def name(self) -> str: ...
 
 
 class Stages:
@@ -40,12 +50,19 @@ class Stages:
         self._verb = verb
         self._open: Any = None
 
-    def __enter__(self) -> Callable[[Stage], Callable[[str], None]]:
+    def __enter__(self) -> Callable[[Named], Callable[[str], None]]:
         return self._begin
 
-    def _begin(self, stage: Stage) -> Callable[[str], None]:
+    def within(self, step: Named) -> Callable[[str], None]:
+        """Begin a step of what is in the cluster."""
+        return self._titled(f"cluster/{step.name}")
+
+    def _begin(self, stage: Named) -> Callable[[str], None]:
+        return self._titled(stage.name)
+
+    def _titled(self, title: str) -> Callable[[str], None]:
         self._end()
-        self._open = progress.working(f"{self._verb} {stage.name}")
+        self._open = progress.working(f"{self._verb} {title}")
         step: Callable[[str], None] = self._open.__enter__()
         return step
 
@@ -79,6 +96,38 @@ def sound(file: Path, skipped: tuple[str, ...], *, text: str | None = None) -> E
     return environment
 
 
+def folder_of(file: Path) -> Path:
+    """What names of files in a document are relative to."""
+    return file if file.is_dir() else file.parent
+
+
+def graphs_of(environment: Environment, file: Path) -> tuple[dict[str, Any], ...]:
+    """The graphs that an environment publishes."""
+    from sliceworks.base import yamls
+
+    service = environment.spec.self_service
+    found = [document for each in (service.graphs if service else ()) for document in yamls.load_path(folder_of(file) / each)]
+    strays = [document for document in found if document.data.get("kind") != _GRAPH]
+    if strays:
+        raise InvalidDocument(f"{strays[0].name} is no {_GRAPH}", place=strays[0].place(), hint="see spec.selfService.graphs")
+    return tuple(document.data for document in found)
+
+
+def with_roles(environment: Environment, graphs: Iterable[dict[str, Any]]) -> Environment:
+    """The Environment with the roles that Config Connector needs for the published graphs, and no more, beside those it names."""
+    from sliceworks.infra.cluster import graph_needs
+
+    spec = environment.spec
+    if spec.self_service is None:
+        return environment
+    service = spec.self_service
+    needed = graph_needs.roles(graphs) + list(graph_needs.READS if service.project else ())
+    roles = sorted({*needed, *service.config_connector.roles})
+    connector = service.config_connector.model_copy(update={"roles": roles})
+    service = service.model_copy(update={"config_connector": connector})
+    return environment.model_copy(update={"spec": spec.model_copy(update={"self_service": service})})
+
+
 def _loaded(file: Path, text: str | None = None) -> list[Document]:
     from sliceworks.base import yamls
 
@@ -97,6 +146,17 @@ def _one(loaded: list[Document], place: str) -> tuple[Environment, Document]:
     found = documents.read(loaded[0])
     assert isinstance(found, Environment)
     return found, loaded[0]
+
+
+def inside_of(
+    environment: Environment, file: Path, *, twin: bool, manifests: Path | None = None, patience: float = 600.0
+) -> Inside:
+    """Where it is made, with the inside of its cluster."""
+    from sliceworks.cli.env_cluster import Inside
+
+    graphs = graphs_of(environment, file)
+    site = site_of(with_roles(environment, graphs), twin=twin)
+    return Inside(site, folder_of(file), graphs, twin, manifests, patience)
 
 
 def site_of(environment: Environment, *, twin: bool) -> Site:
@@ -118,9 +178,12 @@ def site_of(environment: Environment, *, twin: bool) -> Site:
     return Site(environment, TwinTarget(address=state.cloud, token=token), Workspace(folder), programs.find())
 
 
-def table_of(changes: Iterable[tuple[Stage, Iterable[Change]]]) -> Report:
-    """What would be made, changed and removed, stage by stage."""
-    found = [(stage.name, change) for stage, each in changes for change in each]
-    rows = [(stage, _SIGNS.get(change.action, "?"), change.address) for stage, change in found]
-    data = [{"stage": stage, "action": change.action, "address": change.address} for stage, change in found]
-    return Report(("stage", " ", "resource"), rows, data, [change.address for _stage, change in found])
+def table_of(changes: Iterable[tuple[Stage, Iterable[Change]]], inside: Iterable[Outcome] = ()) -> Report:
+    """What would be made, changed and removed, stage by stage, and then in the cluster, step by step."""
+    found = [(stage.name, change.action, change.address, "") for stage, each in changes for change in each]
+    found += [(f"cluster/{each.step}", each.action, str(each.who), each.reason) for each in inside if each.action != "noop"]
+    rows = [(stage, _SIGNS.get(action, "?"), f"{what}: {why}" if why else what) for stage, action, what, why in found]
+    data = [
+        {"stage": stage, "action": action, "address": what} | ({"reason": why} if why else {}) for stage, action, what, why in found
+    ]
+    return Report(("stage", " ", "resource"), rows, data, [what for _stage, _action, what, _why in found])

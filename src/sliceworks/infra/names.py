@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sliceworks.catalog.zones import region_of
 
 if TYPE_CHECKING:
     from sliceworks.specs.environment import Environment
+
+
+class Account(NamedTuple):
+    """A Google service account, the Kubernetes one that acts as it, and its roles in the project."""
+
+    account: str
+    namespace: str
+    kubernetes: str
+    roles: tuple[str, ...]
+
+
+CONTROLLER = Account(
+    "tpu-provisioner",
+    "tpu-provisioner-system",
+    "tpu-provisioner-controller-manager",
+    ("roles/container.clusterAdmin", "roles/iam.serviceAccountUser"),
+)
+"""Whom the controller of slices acts as. It makes node pools, whose nodes act as another account."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.infra import needs
-from sliceworks.infra.names import Names
+from sliceworks.infra.names import CONTROLLER, Names
 from sliceworks.infra.pools import pools
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _cluster(spec: EnvironmentSpec, names: Names) -> Stage:
                 "private": private.model_dump() if private else None,
             },
             "pools": pools(spec),
-            "identities": {name: _identity(spec, name) for name in spec.identities.workloads},
+            "identities": {name: _identity(spec, name) for name in spec.identities.workloads} | _controllers(spec),
             "config_connector": _config_connector(spec),
             "deletion_protection": spec.deletion_protection,
         },
@@ -186,6 +186,14 @@ def _identity(spec: EnvironmentSpec, name: str) -> Object:
         "kubernetes_service_account": identity.service_account or name,
         "buckets": access,
     }
+
+
+def _controllers(spec: EnvironmentSpec) -> dict[str, Object]:
+    """Whom our controllers act as in Google Cloud: only the one of slices does."""
+    if not spec.addons.slices:
+        return {}
+    own: Object = {"existing": None, "roles": list(CONTROLLER.roles), "namespace": CONTROLLER.namespace}
+    return {CONTROLLER.account: {**own, "kubernetes_service_account": CONTROLLER.kubernetes, "buckets": {}}}
 
 
 def _config_connector(spec: EnvironmentSpec) -> Object | None:

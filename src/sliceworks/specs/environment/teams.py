@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from sliceworks.specs.environment.values import AccountName, Member, Natural
+from sliceworks.specs.environment.values import AccountName, Checksum, Duration, Member, Natural
 from sliceworks.specs.model import Name, Spec
 
 PRIORITIES = {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}
@@ -47,7 +47,9 @@ class Queues(Spec):
     priorities: dict[Name, int] = Field(default_factory=lambda: dict(PRIORITIES))
     cpu: str = Field(default="", description="Quota of CPU; what the CPU pools can hold when left out.")
     memory: str = Field(default="", description="Quota of memory; what the CPU pools can hold when left out.")
-    ready_within: str = Field(default="", description="Admitted work whose pods are not ready in this time goes back, such as 10m.")
+    ready_within: Duration = Field(
+        default="", description="Admitted work whose pods are not ready in this time goes back, such as 10m; never when left out."
+    )
 
 
 class Versions(Spec):
@@ -55,6 +57,17 @@ class Versions(Spec):
 
     jobset: str = "v0.12.0"
     kueue: str = "v0.15.0"
+    config_connector: str = "1.155.0"
+
+
+class Checksums(Spec):
+    """SHA-256 of release files: what was fetched and is another file is refused."""
+
+    jobset: Checksum = Field(default="", description="Of `manifests.yaml`; that of the file fetched first when left out.")
+    kueue: Checksum = Field(default="", description="Of `manifests.yaml`; that of the file fetched first when left out.")
+    config_connector: Checksum = Field(
+        default="", description="Of `release-bundle.tar.gz`; that of the file fetched first when left out."
+    )
 
 
 class Addons(Spec):
@@ -64,9 +77,11 @@ class Addons(Spec):
     kueue: bool = True
     slices: bool = Field(default=False, description="The controller that makes node pools for waiting jobs.")
     graphs: bool = Field(default=False, description="The controller of self-service graphs.")
+    image: str = Field(default="", description="The image of our controllers; `REGISTRY/sliceworks:VERSION` when left out.")
     gateway: bool = Field(default=False, description="The gateway in front of model servers.")
     mesh: bool = Field(default=False, description="Fleet membership and managed service mesh.")
     versions: Versions = Versions()
+    checksums: Checksums = Checksums()
 
     @model_validator(mode="after")
     def _kueue_needs_jobset(self) -> Self:

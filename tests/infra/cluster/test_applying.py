@@ -1,0 +1,346 @@
+"""Steps are put into a twin: made, found as they are, put right, interrupted anywhere and gone on with, and taken out again."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from tests.support import environments
+from tests.support.environments import on_twin, play, silent, small
+
+from sliceworks.base import clock
+from sliceworks.base.errors import NotFound, SliceworksError, TimedOut
+from sliceworks.controllers.graphs import GraphController
+from sliceworks.infra.cluster import comparing, inventory
+from sliceworks.infra.cluster.applying import Applier
+from sliceworks.infra.cluster.objects import OWNER, SYSTEM, identity, namespace
+from sliceworks.infra.cluster.pruning import is_gone
+from sliceworks.infra.cluster.removing import Remover
+from sliceworks.infra.cluster.steps import Answers, Step
+from sliceworks.kube.client import Client
+from sliceworks.kube.resources import Resource
+from sliceworks.kube.well_known import CONFIG_MAP, NAMESPACE, SECRET, SERVICE_ACCOUNT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from sliceworks.infra.cluster.outcomes import Outcome
+    from sliceworks.kube.transport import Request, Response
+    from sliceworks.specs.environment import Environment
+
+Object = dict[str, Any]
+QUEUE = Resource("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False)
+JOBSET = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
+TEAMS = "  teams: {research: {members: ['group:a@example.com'], mostJobs: 3}, training: {}}\n"
+
+
+async def apply(client: Client, environment: Environment, steps: Iterable[Step] | None = None) -> list[Outcome]:
+    name = environment.metadata.name
+    known = await inventory.read(client, name)
+    return await Applier(client, name).apply(steps or on_twin(environment), known, silent)
+
+
+def count(outcomes: Iterable[Outcome]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in outcomes:
+        found[each.action] = found.get(each.action, 0) + 1
+    return found
+
+
+@asynccontextmanager
+async def graphs(client: Client) -> AsyncIterator[None]:
+    """The controller of graphs, as its Deployment would run it."""
+    running = asyncio.create_task(GraphController(client).run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+@pytest.mark.parametrize("name", environments.NAMES)
+def test_an_example_is_made_found_as_it_is_and_taken_out_again(name: str) -> None:
+    environment = environments.example(name)
+
+    async def main(client: Client) -> None:
+        async with graphs(client):
+            first = await apply(client, environment)
+            assert set(count(first)) == {"create"}
+            assert set(count(await apply(client, environment))) == {"noop"}
+            known = await inventory.read(client, name)
+            assert set(count(await comparing.compare(client, on_twin(environment), known))) == {"noop"}
+            before = {each["metadata"]["name"] for each in (await client.list_all(NAMESPACE)).items}
+            assert SYSTEM in before
+            assert await Remover(client, known).remove(silent) == len(first)
+            left = {each["metadata"]["name"] for each in (await client.list_all(NAMESPACE)).items}
+            assert left == {"default", "kube-node-lease", "kube-public", "kube-system"}
+            assert [str(each.who) for each in first if not await is_gone(client, each.who)] == []
+
+    play(main)
+
+
+def test_what_somebody_changed_or_removed_is_seen_and_put_right() -> None:
+    environment = small(TEAMS)
+
+    async def main(client: Client) -> None:
+        await apply(client, environment)
+        known = await inventory.read(client, "small")
+        await client.patch(QUEUE, "slices", {"spec": {"queueingStrategy": "StrictFIFO"}}, field_manager="kubectl")
+        await client.delete(SERVICE_ACCOUNT, "trainer", "research")
+        seen = [each for each in await comparing.compare(client, on_twin(environment), known) if each.action != "noop"]
+        assert {(str(each.who), each.action) for each in seen} == {
+            ("ClusterQueue slices", "update"),
+            ("ServiceAccount research/trainer", "create"),
+        }
+        assert count(await apply(client, environment))["update"] == 1
+        assert (await client.get(QUEUE, "slices"))["spec"]["queueingStrategy"] == "BestEffortFIFO"
+
+    play(main)
+
+
+def test_a_team_that_is_no_longer_asked_for_goes_with_its_namespace() -> None:
+    async def main(client: Client) -> None:
+        await apply(client, small(TEAMS))
+        gone = [each for each in await apply(client, small("  teams: {training: {}}\n")) if each.action == "delete"]
+        assert {str(each.who) for each in gone} == {
+            "LocalQueue research/queue",
+            "Namespace research",
+            "ResourceQuota research/jobs",
+            "Role research/trainers",
+            "RoleBinding research/members",
+            "RoleBinding research/trainers",
+            "ServiceAccount research/trainer",
+        }
+        await clock.sleep(30)
+        with pytest.raises(NotFound):
+            await client.get(NAMESPACE, "research")
+        assert not [who for who in (await inventory.read(client, "small")).entries if "research" in (who.namespace, who.name)]
+
+    play(main)
+
+
+def test_a_namespace_in_which_somebody_works_stays_and_says_why() -> None:
+    async def main(client: Client) -> None:
+        await apply(client, small(TEAMS))
+        await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes", "namespace": "research"}})
+        kept = [each for each in await apply(client, small("  teams: {training: {}}\n")) if each.action == "keep"]
+        assert [(str(each.who), each.reason) for each in kept] == [("Namespace research", "ConfigMap notes is in it")]
+        assert (await client.get(NAMESPACE, "research"))["status"]["phase"] == "Active"
+        await client.delete(CONFIG_MAP, "notes", "research")
+        assert count(await apply(client, small("  teams: {training: {}}\n")))["delete"] == 1
+
+    play(main)
+
+
+def test_what_was_there_before_is_never_deleted_and_given_back_as_it_was() -> None:
+    async def main(client: Client) -> None:
+        await client.create(namespace("research", labels={"theirs": "yes"}))
+        await apply(client, small(TEAMS))
+        taken = (await client.get(NAMESPACE, "research"))["metadata"]["labels"]
+        assert taken["sliceworks.dev/team"] == "research"
+        await apply(client, small())
+        labels = (await client.get(NAMESPACE, "research"))["metadata"]["labels"]
+        assert labels["theirs"] == "yes"
+        assert OWNER not in labels
+        assert "sliceworks.dev/team" not in labels
+
+    play(main)
+
+
+def test_what_somebody_else_has_taken_over_is_left_to_him() -> None:
+    async def main(client: Client) -> None:
+        await apply(client, small(TEAMS))
+        await client.patch(SERVICE_ACCOUNT, "trainer", {"metadata": {"labels": {OWNER: "another"}}}, "research")
+        await apply(client, small("  teams: {training: {}}\n"))
+        assert (await client.get(SERVICE_ACCOUNT, "trainer", "research"))["metadata"]["labels"] == {OWNER: "another"}
+
+    play(main)
+
+
+def test_ready_within_reaches_kueue_and_goes_again() -> None:
+    async def main(client: Client) -> None:
+        await apply(client, small("  queues: {readyWithin: 7m}\n"))
+        found = await client.get(CONFIG_MAP, "kueue-manager-config", "kueue-system")
+        assert "timeout: 7m" in found["data"]["controller_manager_config.yaml"]
+        await apply(client, small())
+        with pytest.raises(NotFound):
+            await client.get(CONFIG_MAP, "kueue-manager-config", "kueue-system")
+
+    play(main)
+
+
+class Stopped(Exception):
+    """Somebody pressed Ctrl-C."""
+
+
+class Fragile:
+    """A transport that breaks after so many writes: what was sent may have arrived or not."""
+
+    def __init__(self, real: Any, writes: int) -> None:
+        self.real, self.left = real, writes
+
+    async def send(self, request: Request, *, stream: bool = False) -> Response:
+        if request.method != "GET":
+            self.left -= 1
+            if self.left < 0:
+                raise Stopped
+        response: Response = await self.real.send(request, stream=stream)
+        if self.left == 0 and request.method != "GET":
+            raise Stopped
+        return response
+
+    async def close(self) -> None:
+        await self.real.close()
+
+
+async def everything(client: Client) -> bytes:
+    """What is in the cluster of ours, without what differs from run to run."""
+    known = await inventory.read(client, "small")
+    found = []
+    for who in sorted(known.entries):
+        resource = await client.resource_of({"apiVersion": who.api_version, "kind": who.kind})
+        obj = await client.get(resource, who.name, who.namespace or None)
+        changing = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
+        metadata = {key: value for key, value in obj["metadata"].items() if key not in changing}
+        found.append({**obj, "metadata": metadata, "status": None})
+    return orjson.dumps(found, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
+
+
+INTERRUPTED = TEAMS + "  queues: {readyWithin: 7m}\n  identities: {workloads: {trainer: {namespace: jobs}}}\n"
+
+
+def test_wherever_it_is_stopped_applying_again_ends_the_same() -> None:
+    ends: list[tuple[bool, bytes]] = []
+
+    async def one(writes: int) -> None:
+        async with environments.twin() as client:
+            stopped = False
+            try:
+                await apply(Client(Fragile(client.transport, writes)), small(INTERRUPTED))
+            except Stopped:
+                stopped = True
+            await apply(client, small(INTERRUPTED))
+            assert set(count(await apply(client, small(INTERRUPTED)))) == {"noop"}
+            ends.append((stopped, await everything(client)))
+
+    writes = 1
+    while not ends or ends[-1][0]:
+        clock.run(one(writes), virtual=True, seed=1)
+        writes += 5
+    assert len(ends) > 5
+    assert {end for _stopped, end in ends} == {ends[-1][1]}
+
+
+def test_wherever_it_is_stopped_removing_again_ends_with_nothing() -> None:
+    async def one(writes: int) -> bool:
+        async with environments.twin() as client:
+            await apply(client, small(INTERRUPTED))
+            broken = Client(Fragile(client.transport, writes))
+            stopped = False
+            try:
+                await Remover(broken, await inventory.read(broken, "small")).remove(silent)
+            except Stopped:
+                stopped = True
+            await Remover(client, await inventory.read(client, "small")).remove(silent)
+            left = {each["metadata"]["name"] for each in (await client.list_all(NAMESPACE)).items}
+            assert left <= {"default", "kube-node-lease", "kube-public", "kube-system", SYSTEM}
+            assert not (await inventory.read(client, "small")).entries
+            assert not (await client.list_all(QUEUE)).items
+            return stopped
+
+    assert all(clock.run(one(writes), virtual=True, seed=1) for writes in range(1, 25, 6))
+
+
+def test_jobs_go_first_so_that_no_queue_and_no_namespace_hangs() -> None:
+    async def main(client: Client) -> None:
+        environment = small(TEAMS)
+        await apply(client, environment)
+        job = next(each.probe for step in on_twin(environment) for each in step.waits if isinstance(each, Answers))
+        labels = {"kueue.x-k8s.io/queue-name": "queue"}
+        await client.create({**job, "metadata": {"name": "busy", "namespace": "research", "labels": labels}})
+        await clock.sleep(5)
+        await Remover(client, await inventory.read(client, "small")).remove(silent)
+        assert not (await client.list_all(QUEUE)).items
+        assert not (await client.list_all(JOBSET)).items
+
+    play(main)
+
+
+def test_what_does_not_go_is_named_with_what_to_do() -> None:
+    async def main(client: Client) -> None:
+        await apply(client, small(TEAMS))
+        held = {"name": "held", "namespace": "research", "finalizers": ["example.com/never"]}
+        await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
+        remover = Remover(client, await inventory.read(client, "small"), patience=30)
+        with pytest.raises(TimedOut, match="Namespace research is still there after 30 s") as caught:
+            await remover.remove(silent)
+        assert "--abandon" in caught.value.hint
+        await client.patch(CONFIG_MAP, "held", {"metadata": {"finalizers": None}}, "research")
+        await Remover(client, await inventory.read(client, "small")).remove(silent)
+        with pytest.raises(NotFound):
+            await client.get(NAMESPACE, "research")
+
+    play(main)
+
+
+def test_two_environments_in_one_cluster_leave_each_other_alone() -> None:
+    async def main(client: Client) -> None:
+        one, other = small("  teams: {research: {}}\n"), small("  addons: {kueue: false}\n  teams: {serving: {}}\n")
+        other = other.model_copy(update={"metadata": other.metadata.model_copy(update={"name": "other"})})
+        await apply(client, one)
+        await apply(client, other)
+        await Remover(client, await inventory.read(client, "small")).remove(silent)
+        assert (await client.get(NAMESPACE, "serving"))["metadata"]["labels"][OWNER] == "other"
+        assert (await client.get(CONFIG_MAP, "environment-other", SYSTEM))["data"]
+
+    play(main)
+
+
+def test_what_another_environment_has_made_is_not_taken_from_it() -> None:
+    async def main(client: Client) -> None:
+        other = small().model_copy(update={"metadata": small().metadata.model_copy(update={"name": "other"})})
+        await apply(client, small())
+        with pytest.raises(SliceworksError, match="WorkloadPriorityClass very-low is of the environment small"):
+            await apply(client, other)
+
+    play(main)
+
+
+def test_credentials_are_in_their_secret_and_nowhere_else() -> None:
+    environment = environments.example("self-service")
+
+    async def main(client: Client) -> None:
+        async with graphs(client):
+            said: list[str] = []
+            known = await inventory.read(client, "self-service")
+            await Applier(client, "self-service").apply(on_twin(environment), known, lambda _step: said.append)
+            secret = await client.get(SECRET, "kaggle-secret", "config-connector")
+            assert secret["data"] == {"username": "YW5u", "key": "dGVsbC1ub2JvZHk="}
+            written = await client.get(CONFIG_MAP, "environment-self-service", SYSTEM)
+            for text in (*said, orjson.dumps(written).decode()):
+                assert "tell-nobody" not in text
+                assert "dGVsbC1ub2JvZHk=" not in text
+
+    play(main)
+
+
+def test_each_object_of_a_step_is_told_and_waits_say_what_is_missing() -> None:
+    async def main(client: Client) -> None:
+        environment = small("  addons: {slices: true, image: a/b:c}\n")
+        said: list[str] = []
+        known = await inventory.read(client, "small")
+        applier = Applier(client, "small", patience=20)
+        with pytest.raises(TimedOut, match="Deployment tpu-provisioner-system/tpu-provisioner-controller-manager has 0 of 1"):
+            await applier.apply(on_twin(environment), known, lambda _step: said.append)
+        assert "ServiceAccount tpu-provisioner-system/tpu-provisioner-controller-manager" in said
+        assert any("has no node: " in each for each in said)
+
+    play(main, nodes=0)
+
+
+def test_identities_tell_objects_apart() -> None:
+    assert str(identity({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "b"}})) == "Secret b/a"
