@@ -17,3 +17,24 @@ ACCELERATOR_COUNT = "cloud.google.com/gke-accelerator-count"
 def taint(resource: str) -> dict[str, str]:
     """The taint that keeps pods which do not ask for the resource away from its nodes."""
     return {"key": resource, "value": "present", "effect": "NoSchedule"}
+
+
+# Names by which the slice controller tells how a JobSet's slices stand, and by which pods say how they may be had.
+SLICE_READY = "sliceworks.dev/SliceReady"
+"""Condition of a pod that leads a slice."""
+SLICES_READY = "sliceworks.dev/SlicesReady"
+"""Condition of a JobSet."""
+SLICES_CHECK = "sliceworks.dev/slices"
+"""The controller that an AdmissionCheck of Kueue names."""
+HELD_UNTIL = "slices.sliceworks.dev/held-until"
+CAPACITY = "slices.sliceworks.dev/capacity"
+ATTEMPTS = "slices.sliceworks.dev/attempts"
+SLICES_GIVEN_BACK = "SlicesGivenBack"
+CREATION_STARTED = "NodePoolCreationStarted"
+CREATION_FAILED = "NodePoolCreationFailed"
+POOL_JOBSET_NAME = "google.com/tpu-provisioner-jobset-name"
+POOL_JOBSET_NAMESPACE = "google.com/tpu-provisioner-jobset-namespace"
+
+RESERVATION_NAME = "cloud.google.com/reservation-name"
+SPOT = "cloud.google.com/gke-spot"
+ZONE = "topology.kubernetes.io/zone"

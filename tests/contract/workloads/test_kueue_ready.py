@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.why import Asker, asker, asking, create
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.clusters import Cluster
     from tests.support.kueue import Desk
     from tests.support.kueue_settings import Settings
+
+
+@pytest.fixture(scope="module")
+def asks(cluster: Cluster) -> Iterator[Asker]:
+    with asker(cluster) as made:
+        yield made
 
 
 def _ready(desk: Desk, name: str) -> None:
@@ -41,6 +51,14 @@ def test_one_after_another(desk: Desk, kueue: Settings) -> None:
     desk.compare("ready_one_after_another", desk.picture("a", "b"))
 
 
+def test_why_one_waits_for_another(desk: Desk, kueue: Settings, asks: Asker) -> None:
+    kueue.configure(**_waiting("5m", block=True))
+    desk.queue("q", {"name": "f", "cpu": 4})
+    for name in ("a", "b"):  # others of this file may be in the way of both
+        create(desk.api, desk.ns, name, asking({"cpu": 1}), queue="q")
+    asks.until(desk.ns, "b", "others-not-ready")
+
+
 def test_never_ready(desk: Desk, kueue: Settings) -> None:
     kueue.configure(**_waiting("2s", backoffLimitCount=1))
     desk.queue("q", {"name": "f", "cpu": 4})
@@ -51,6 +69,16 @@ def test_never_ready(desk: Desk, kueue: Settings) -> None:
     desk.until_is("a", "QuotaReserved", "False")
     desk.until_is("a", "Requeued", "False")
     desk.compare("never_ready", desk.picture("a"))
+
+
+def test_why_it_was_sent_back(desk: Desk, kueue: Settings, asks: Asker) -> None:
+    kueue.configure(**_waiting("2s", backoffLimitCount=1))
+    desk.queue("q", {"name": "f", "cpu": 4})
+    create(desk.api, desk.ns, "a", asking({"cpu": 1}), queue="q")
+    found = asks.until(desk.ns, "a", "pods-not-ready-in-time").causes[0]
+    assert "It was sent back once" in found.words
+    desk.until_is("a", "Evicted", reason="DeactivatedDueToRequeuingLimitExceeded")
+    assert "Kueue gave it up" in asks.until(desk.ns, "a", "pods-not-ready-in-time").causes[0].words
 
 
 @pytest.mark.parametrize("timestamp", ["Creation", "Eviction"])

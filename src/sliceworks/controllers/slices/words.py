@@ -45,7 +45,7 @@ NODE_SERVICE_ACCOUNT: Final = "tpu-provisioner.cloud.google.com/node-service-acc
 
 CREATION_STARTED: Final = labels.CREATION_STARTED
 CREATION_SUCCEEDED: Final = "NodePoolCreationSucceeded"
-CREATION_FAILED: Final = "NodePoolCreationFailed"
+CREATION_FAILED: Final = labels.CREATION_FAILED
 DELETION_STARTED: Final = "NodePoolDeletionStarted"
 DELETION_SUCCEEDED: Final = "NodePoolDeletionSucceeded"
 DELETION_FAILED: Final = "NodePoolDeletionFailed"
@@ -57,7 +57,7 @@ ZONES: Final = OWN + "zones"  # pod annotation: zones to try, in order
 CAPACITY: Final = labels.CAPACITY  # pod annotation: kinds of capacity to try, in order
 ATTEMPT: Final = OWN + "attempt"  # pool label: which try made it
 CREATED: Final = OWN + "created"  # pool label: when it was asked for, in seconds since 1970
-ATTEMPTS: Final = OWN + "attempts"  # JobSet annotation: what has failed so far, by Job
+ATTEMPTS: Final = labels.ATTEMPTS  # JobSet annotation: what has failed so far, by Job
 HELD_UNTIL: Final = labels.HELD_UNTIL  # JobSet annotation: we suspended it, until this time
 DRAIN: Final = OWN + "drain"  # annotation of a JobSet or a Namespace: give its pools back and make none
 WHOLE_CLUSTER: Final = "kube-system"  # the Namespace whose annotations stand for the cluster
