@@ -67,7 +67,7 @@ def test_servers_are_guarded_and_let_finish(name: str) -> None:
     made = manifests(example(name))
     guarded = [each["spec"]["podSelector"]["matchLabels"] for each in made if each["kind"] == "NetworkPolicy"]
     kept = [each["spec"]["selector"]["matchLabels"] for each in made if each["kind"] == "PodDisruptionBudget"]
-    servers = [each for each in made if each["metadata"]["labels"]["app.kubernetes.io/component"] == "server"]
+    servers = [each for each in made if each["metadata"]["labels"].get("app.kubernetes.io/component") == "server"]
     workloads = [each for each in servers if each["kind"] in ("Deployment", "StatefulSet")]
     assert workloads
     for each in workloads:
@@ -120,7 +120,7 @@ def test_a_slice_of_several_hosts_is_a_stateful_set_that_has_its_pool_alone() ->
 
 def test_a_failure_of_any_step_fails_the_converter() -> None:
     made = manifests(example("llama2-7b-saxml"))
-    [job] = [each for each in made if each["metadata"]["labels"]["app.kubernetes.io/component"] == "converter"]
+    [job] = [each for each in made if each["metadata"]["labels"].get("app.kubernetes.io/component") == "converter"]
     script = job["spec"]["template"]["spec"]["containers"][0]["command"][2]
     assert script.startswith("set -euo pipefail\n")
     assert "||" not in script.replace('|| { echo "the converter wrote nothing" >&2; exit 1; }', "")

@@ -29,6 +29,7 @@ ENTRIES = {
     "queues": Entry("sliceworks.cli.queues:queues", "Give teams their queues, and see who waits."),
     "train": Entry("sliceworks.cli.train:train", "Submit training jobs, and see how they stand."),
     "slices": Entry("sliceworks.cli.slices:slices", "See and drain the slices of a cluster."),
+    "models": Entry("sliceworks.cli.models:models", "Deploy, publish and call models."),
     "gateway": Entry("sliceworks.cli.gateway:gateway", "Serve models of every kind at one address."),
     "completion": Entry("sliceworks.cli.completion:completion", "Print the completion script of a shell."),
 }

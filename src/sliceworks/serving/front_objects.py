@@ -113,7 +113,7 @@ class _Objects:
             ports=ports,
             mounts=self._mounts(),
             readinessProbe={"httpGet": {"path": "/readyz", "port": "admin"}, **asked},
-            livenessProbe={"httpGet": {"path": "/livez", "port": "admin"}, **asked, "failureThreshold": 6},
+            livenessProbe={"httpGet": {"path": "/healthz", "port": "admin"}, **asked, "failureThreshold": 6},
             lifecycle={"preStop": {"sleep": {"seconds": 5}}},
         )
         spread = {

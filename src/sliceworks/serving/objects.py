@@ -82,9 +82,9 @@ def service_object(
 
 def job(service: ModelService, kind: str, component: str, pods: Object, *, tries: int = 2, **more: Any) -> Object:
     """Work that is done once. Its name has a digest of what it does: other work is another Job, and done work is not done again."""
-    digest = hashlib.sha256(orjson.dumps(pods["spec"], option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
-    name = f"{service.metadata.name}-{kind}-{digest}"
     pods["spec"]["restartPolicy"] = "Never"
+    digest = hashlib.sha256(orjson.dumps(pods, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
+    name = f"{service.metadata.name}-{kind}-{digest}"
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -41,11 +41,13 @@ class Record:
     objects: frozenset[Reference]
     uid: str
     created: str
+    namespace: str = ""
 
     @property
     def owner(self) -> Object:
         """The reference that makes an object part of the service."""
-        return {"apiVersion": "v1", "kind": "ConfigMap", "name": record_name(self.service.metadata.name), "uid": self.uid}
+        name = record_name(self.service.metadata.name)
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": self.uid, "blockOwnerDeletion": True}
 
 
 def record_name(name: str) -> str:
@@ -83,4 +85,11 @@ def read(found: Object) -> Record:
     service = documents.read(document)
     assert isinstance(service, ModelService)
     objects = frozenset(Reference(*line.split()) for line in data.get(_OBJECTS, "").splitlines() if len(line.split()) == 3)
-    return Record(service, document.data, objects, metadata.get("uid", ""), metadata.get("creationTimestamp", ""))
+    return Record(
+        service,
+        document.data,
+        objects,
+        metadata.get("uid", ""),
+        metadata.get("creationTimestamp", ""),
+        metadata.get("namespace", ""),
+    )

@@ -68,24 +68,38 @@ def _conversion(service: ModelService, model: SaxModel) -> Object:
     return objects.job(service, "convert", "converter", template, tries=1)
 
 
-def publication(service: ModelService, part: Saxml, root: str) -> list[Object]:
-    """A Job that publishes every model, in place of what has its name."""
-    if not part.publish:
-        return []
-    lines = ["set -euo pipefail"]
-    for model in part.models:
-        path = f"{part.cell}/{model.name}"
-        words = shlex.join([path, model_class(model), model.checkpoint, str(model.replicas or max(service.spec.replicas, 1))])
-        known = shlex.quote(path)
-        # Sax can change the number of a published model's servers, and nothing else of it.
-        lines.append(f"if saxutil ls {known}; then saxutil unpublish {known}; fi")
-        lines += [f"saxutil publish {words}", f"saxutil ls {known}"]
+def publications(service: ModelService, part: Saxml, root: str) -> list[Object]:
+    """A Job for each model that publishes it, in place of what has its name."""
+    return [publication_of(service, part, root, model.name) for model in part.models] if part.publish else []
+
+
+def publication_of(service: ModelService, part: Saxml, root: str, name: str) -> Object:
+    """The Job of one of its models."""
+    model = next(each for each in part.models if each.name == name)
+    return _saxutil(service, part, root, _publish(service, part, model))
+
+
+def unpublication(service: ModelService, part: Saxml, root: str, model: str) -> Object:
+    """A Job that takes a model away from the cell."""
+    return _saxutil(service, part, root, [shlex.join(["saxutil", "unpublish", f"{part.cell}/{model}"])])
+
+
+def _publish(service: ModelService, part: Saxml, model: SaxModel) -> list[str]:
+    path = f"{part.cell}/{model.name}"
+    words = [path, model_class(model), model.checkpoint, str(model.replicas or max(service.spec.replicas, 1))]
+    known = shlex.quote(path)
+    # Sax can change the number of a published model's servers, and nothing else of it.
+    again = f"if saxutil ls {known}; then saxutil unpublish {known}; fi"
+    return [again, shlex.join(["saxutil", "publish", *words]), f"saxutil ls {known}"]
+
+
+def _saxutil(service: ModelService, part: Saxml, root: str, lines: list[str]) -> Object:
     container = pods.container(
-        "publish",
+        "saxutil",
         part.util_image,
         small("500m", "512Mi"),
-        command=["bash", "-c", "\n".join(lines)],
+        command=["bash", "-c", "\n".join(["set -euo pipefail", *lines])],
         env=[{"name": "SAX_ROOT", "value": root}],
     )
     template = objects.template(service, "publisher", pods.pod(service.spec, [container], {}), **_PUBLISHING)
-    return [objects.job(service, "publish", "publisher", template, tries=6)]
+    return objects.job(service, "publish", "publisher", template, tries=6)

@@ -45,7 +45,7 @@ def manifests(service: ModelService, found: Machines) -> list[Object]:
             else versions.deployments(service, lambda version: _pod(service, part, found, version))
         ),
         *([_shell(service, part)] if part.shell else []),
-        *sax_jobs.publication(service, part, root(part)),
+        *sax_jobs.publications(service, part, root(part)),
     ]
 
 

@@ -43,7 +43,7 @@ def _pod(service: ModelService, part: Triton, found: Machines | None, version: V
         f"--model-repository={part.repository}",
         # Models come and go by name, and a server is ready once it has all that it was told to load.
         "--model-control-mode=explicit",
-        *(f"--load-model={model.name}" for model in part.models),
+        *(f"--load-model={name}" for name in (["*"] if part.load == "all" else [model.name for model in part.models])),
         "--strict-readiness=true",
         "--exit-on-error=true",
         f"--exit-timeout-secs={int(spec.drain)}",

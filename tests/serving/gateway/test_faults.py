@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
@@ -125,7 +125,7 @@ def test_a_name_that_is_gone_from_dns() -> None:
         ({"total": "200ms"}, {"token_time": 0.05, "tokens": 1000}, True, 200),
     ],
 )
-def test_times_have_an_end(timeouts: dict[str, str], settings: dict[str, float], stream: bool, status: int) -> None:
+def test_times_have_an_end(timeouts: dict[str, str], settings: dict[str, Any], stream: bool, status: int) -> None:
     async def main() -> None:
         async with upstream(**settings) as echo, gateway(document(echo.url, timeouts=timeouts)) as gate:
             got = await gate.ask("POST", "/v1/chat/completions", chat(stream=stream))
@@ -230,7 +230,7 @@ def test_servers_that_die_at_random_cost_nobody_an_answer(soak_seconds: float) -
 
     async def main() -> None:
         chance = random.Random(7)
-        settings = {"ttft": 0.003, "token_time": 0.001}
+        settings: Any = {"ttft": 0.003, "token_time": 0.001}
         health = {"every": "30ms", "timeout": "200ms", "open": "50ms"}
         async with upstream(**settings) as a, upstream(**settings) as b, upstream(**settings) as c, upstream(**settings) as d:
             servers = [a, b, c, d]

@@ -67,7 +67,7 @@ class Saxml(Spec):
     admin_image: Image = f"{_SAX}/sax-admin-server:v1.1.0"
     util_image: Image = f"{_SAX}/sax-util:v1.1.0"
     shell: bool = Field(default=True, description="A pod with saxutil.")
-    publish: bool = Field(default=True, description="A Job publishes the models once the servers are there.")
+    publish: bool = Field(default=True, description="Jobs publish the models once the servers are there.")
     models: Annotated[list[SaxModel], Field(min_length=1)]
 
 
@@ -84,6 +84,9 @@ class Triton(Spec):
         pattern=r"^(gs:/)?/[^\s]+$", description="A folder of a bucket, or a path that the image or a volume has."
     )
     models: Annotated[list[TritonModel], Field(min_length=1)]
+    load: Literal["named", "all"] = Field(
+        default="named", description="What a server loads when it starts: the models above, or all of the repository."
+    )
     copy_image: Image = "gcr.io/google.com/cloudsdktool/google-cloud-cli:540.0.0-slim"
     log_verbose: int = Field(default=0, ge=0, le=9)
 

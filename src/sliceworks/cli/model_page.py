@@ -1,0 +1,75 @@
+"""One model service on a page: what it serves and where, its parts, and why it is not ready. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sliceworks.serving.cluster import Seen
+
+Object = dict[str, Any]
+
+
+def render(seen: Seen) -> str:
+    """For a person."""
+    from sliceworks.serving.compile import plan
+
+    service = seen.record.service
+    wanted = plan(service)
+    facts = [
+        ("name", service.metadata.name),
+        ("namespace", seen.record.namespace),
+        ("engine", service.spec.engine),
+        ("models", ", ".join(each.name for each in service.spec.models)),
+        ("on", wanted.what),
+        ("usd/hour", str(wanted.price or "unknown")),
+        ("state", seen.standing.state),
+    ]
+    parts = [(str(each), f"{each.ready}/{each.wanted}", _word(each)) for each in seen.standing.parts]
+    parts += [(name, "-", "missing") for name in seen.standing.missing]
+    pages = [
+        "".join(f"{name + ':':<11}{value}\n" for name, value in facts),
+        tables.render(("part", "ready", "state"), parts),
+        tables.render(("service", "port", "address"), list(_endpoints(seen))),
+    ]
+    if seen.causes:
+        pages.append(
+            "".join(f"not ready: {each}\n" + (f"           {each.remedy}\n" if each.remedy else "") for each in seen.causes)
+        )
+    return "\n".join(pages)
+
+
+def data(seen: Seen) -> Object:
+    """For a program."""
+    return {
+        "name": seen.record.service.metadata.name,
+        "namespace": seen.record.namespace,
+        "engine": seen.record.service.spec.engine,
+        "state": seen.standing.state,
+        "models": [each.name for each in seen.record.service.spec.models],
+        "parts": [
+            {"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted} for each in seen.standing.parts
+        ],
+        "endpoints": [{"service": name, "port": port, "address": address} for name, port, address in _endpoints(seen)],
+        "causes": [{"object": each.object, "words": each.words, "remedy": each.remedy} for each in seen.causes],
+        "document": seen.record.document,
+    }
+
+
+def _word(part: Any) -> str:
+    if part.failed:
+        return "failed"
+    if part.kind == "Job":
+        return "done" if part.done else "running"
+    return "ready" if part.done else "starting"
+
+
+def _endpoints(seen: Seen) -> Iterator[tuple[str, str, str]]:
+    for service in seen.services:
+        name, place = service["metadata"]["name"], service["metadata"]["namespace"]
+        for port in service["spec"].get("ports") or ():
+            yield name, port.get("name", ""), f"{name}.{place}.svc:{port['port']}"

@@ -1,0 +1,147 @@
+"""`sliceworks models`: list model services, see how they stand, and remove them. The other commands are in modules of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sliceworks.base import progress
+from sliceworks.cli import options
+from sliceworks.cli.models_deploy import deploy
+from sliceworks.cli.models_invoke import invoke
+from sliceworks.cli.models_publish import publish, unpublish, update
+from sliceworks.cli.output import Report, show, show_one
+
+if TYPE_CHECKING:
+    from sliceworks.serving.cluster import Seen
+    from sliceworks.serving.record import Record
+    from sliceworks.serving.standing import Standing
+
+Object = dict[str, Any]
+_COLUMNS = ("name", "engine", "models", "on", "ready", "state", "gateway", "age")
+
+
+@click.group()
+def models() -> None:
+    """Deploy models, publish them, call them, and see how they stand."""
+
+
+for command in (deploy, publish, unpublish, update, invoke):
+    models.add_command(command)
+
+
+@models.command("list")
+@options.namespace
+@options.all_namespaces
+@options.cluster
+@options.output("table", "json", "yaml", "name")
+@options.quiet
+def list_(*, namespace: str, everywhere: bool, output: str, **where: Any) -> int:
+    """List the model services of a namespace, or of all: what they serve, on what, and how they stand."""
+    from sliceworks.cli import connections
+
+    async def main() -> tuple[list[tuple[Record, Standing]], str]:
+        from sliceworks.serving import cluster
+        from sliceworks.serving.standing import standing
+
+        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
+            place = None if everywhere else client.namespace
+            records = await cluster.all_records(client, place)
+            running = await cluster.workloads(client, place) if records else []
+        by_place: dict[str, list[Object]] = {}
+        for each in running:
+            by_place.setdefault(each["metadata"]["namespace"], []).append(each)
+        stands = [(each, standing(each, by_place.get(each.namespace, ()))) for each in records]
+        return stands, place or "the cluster"
+
+    found, place = connections.run(main, **where)
+    if not found and output == "table":
+        progress.say(f"There are no model services in {place}.")
+        return 0
+    columns = ("namespace", *_COLUMNS) if everywhere else _COLUMNS
+    rows = [((one.namespace, *_row(one, stands)) if everywhere else _row(one, stands)) for one, stands in found]
+    data = [_data(one, stands) for one, stands in found]
+    show(Report(columns, rows, data, [f"modelservice/{one.service.metadata.name}" for one, _ in found]), output)
+    return 0
+
+
+@models.command("show")
+@click.argument("name")
+@options.namespace
+@options.cluster
+@options.output("table", "json", "yaml")
+@options.quiet
+def show_(*, name: str, namespace: str, output: str, **where: Any) -> int:
+    """Show one model service: its models and addresses, each part of it, and why it is not ready where it is not."""
+    from sliceworks.cli import connections, model_page
+
+    async def main() -> Seen:
+        from sliceworks.serving import cluster
+
+        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
+            return await cluster.look(client, await cluster.one_record(client, name, client.namespace), client.namespace)
+
+    seen = connections.run(main, **where)
+    if output == "table":
+        click.echo(model_page.render(seen), nl=False)
+    else:
+        show_one(model_page.data(seen), output)
+    return 0
+
+
+@models.command()
+@click.argument("name")
+@options.namespace
+@options.cluster
+@options.timeout(300)
+@options.yes
+@options.quiet
+def delete(*, name: str, namespace: str, timeout: float, yes: bool, **where: Any) -> int:
+    """Remove a model service with everything that belongs to it. A gateway that others share stays."""
+    from sliceworks.cli import connections
+
+    async def main() -> None:
+        from sliceworks.serving import cluster, deploying
+
+        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
+            record = await cluster.one_record(client, name, client.namespace)
+            options.confirm(f"Delete {name} in {client.namespace} with {len(record.objects)} objects?", yes)
+            with progress.working(f"Deleting {name}"):
+                await deploying.delete(client, record, client.namespace, timeout)
+
+    connections.run(main, **where)
+    click.echo(f"modelservice/{name} is deleted")
+    return 0
+
+
+def _row(record: Record, stands: Standing) -> tuple[object, ...]:
+    from datetime import datetime
+
+    from sliceworks.base import clock, duration
+    from sliceworks.serving.compile import plan
+
+    spec = record.service.spec
+    ready, wanted = sum(each.ready for each in stands.servers), sum(each.wanted for each in stands.servers)
+    age = clock.since(datetime.fromisoformat(record.created)).total_seconds()
+    return (
+        record.service.metadata.name,
+        spec.engine,
+        ", ".join(each.name for each in spec.models),
+        plan(record.service).what,
+        f"{ready}/{wanted}",
+        stands.state,
+        spec.gateway.name if spec.gateway else "-",
+        duration.human(max(age, 0)),
+    )
+
+
+def _data(record: Record, stands: Standing) -> Object:
+    return {
+        "name": record.service.metadata.name,
+        "namespace": record.namespace,
+        "engine": record.service.spec.engine,
+        "models": [each.name for each in record.service.spec.models],
+        "state": stands.state,
+        "parts": [{"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted} for each in stands.parts],
+    }

@@ -1,0 +1,92 @@
+"""`sliceworks models deploy`: from a document to servers that answer, or to the reason why they do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sliceworks.base import progress
+from sliceworks.cli import options
+from sliceworks.cli.output import Report, show
+
+if TYPE_CHECKING:
+    from sliceworks.cli.model_files import Wanted
+
+_COLUMNS = ("name", "namespace", "engine", "models", "on", "capacity", "usd/hour")
+
+
+@click.command()
+@click.option("-f", "--file", type=click.Path(exists=True, path_type=Path), required=True, help="The ModelService document.")
+@click.option(
+    "--dry-run", type=click.Choice(["none", "client", "server"]), default="none", show_default=True, help="Print, or ask."
+)
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until everything is ready.")
+@options.timeout(3600)
+@options.namespace
+@options.cluster
+@options.output("table", "json", "yaml", "name")
+@options.yes
+@options.quiet
+def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: str, output: str, yes: bool, **where: Any) -> int:
+    """Check a document, show what it takes and costs, apply its objects, and wait until they are ready."""
+    from sliceworks.cli import connections, model_files
+
+    wanted = model_files.read(file)
+    if dry_run == "client":
+        return _print(wanted, namespace, output)
+
+    async def main() -> None:
+        from sliceworks.serving.deploying import Deployment
+
+        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"]) as client:
+            place = namespace or wanted.service.metadata.namespace or client.namespace
+            deployment = Deployment(client, wanted.service, wanted.document.data, place)
+            with progress.working(f"Asking the cluster about {wanted.service.metadata.name}"):
+                objects = await deployment.prepare(make_namespace=dry_run == "none")
+            _show_plan(wanted, place, output)
+            for each in deployment.left_out:
+                progress.say(f"Left out: {each}.")
+            if dry_run == "server":
+                return
+            options.confirm(f"Apply {len(objects)} objects in {place}?", yes)
+            with progress.working(f"Deploying {wanted.service.metadata.name}") as step:
+                record = await deployment.apply(step, timeout)
+                if wait:
+                    await deployment.follow(record, step, timeout)
+
+    connections.run(main, **where)
+    return 0
+
+
+def _print(wanted: Wanted, namespace: str, output: str) -> int:
+    from sliceworks.serving.compile import manifests
+
+    place = namespace or wanted.service.metadata.namespace
+    if output in ("json", "yaml"):
+        from sliceworks.base import yamls
+
+        metadata = wanted.service.metadata.model_copy(update={"namespace": place})
+        objects = manifests(wanted.service.model_copy(update={"metadata": metadata}))
+        if output == "json":
+            import orjson
+
+            click.echo(orjson.dumps(objects, option=orjson.OPT_INDENT_2))
+        else:
+            click.echo(yamls.dump_all(objects), nl=False)
+    else:
+        _show_plan(wanted, place or "-", output)
+    return 0
+
+
+def _show_plan(wanted: Wanted, place: str, output: str) -> None:
+    """What it takes."""
+    from sliceworks.serving.compile import plan
+
+    service, found = wanted.service, plan(wanted.service)
+    name, capacity = service.metadata.name, found.machines.capacity if found.machines else "-"
+    served = ", ".join(each.name for each in service.spec.models)
+    row = (name, place, service.spec.engine, served, found.what, capacity, str(found.price or "unknown"))
+    data = dict(zip(_COLUMNS, row, strict=True))
+    show(Report(_COLUMNS, [row], [data], [f"modelservice/{name}"]), output)

@@ -1,0 +1,130 @@
+"""`sliceworks models invoke`: ask a model, and see its answer as it comes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sliceworks.base.errors import SliceworksError, UsageError
+from sliceworks.cli import options
+
+if TYPE_CHECKING:
+    from sliceworks.kube import Client
+    from sliceworks.serving.reaching import Way
+    from sliceworks.serving.record import Record
+
+Object = dict[str, Any]
+
+
+@click.command()
+@click.argument("name")
+@click.argument("prompt", required=False)
+@click.option("--model", metavar="NAME", help="Which of its models, where it serves several.")
+@click.option("--image", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A picture for a vision model.")
+@click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Triton: a request's body as JSON.")
+@click.option(
+    "--scaling", type=click.Choice(["inception", "vgg", "none"]), default="inception", show_default=True, help="Of colours."
+)
+@click.option("--top", type=click.IntRange(1, 100), default=3, show_default=True, help="How many classes of a picture.")
+@click.option("--max-tokens", type=click.IntRange(1), default=128, show_default=True, help="The longest answer.")
+@click.option("--temperature", type=click.FloatRange(0, 2), help="How free the answer is.")
+@click.option("--key", envvar="SLICEWORKS_GATEWAY_KEY", help="The gateway's key.  [default: $SLICEWORKS_GATEWAY_KEY]")
+@click.option("--url", metavar="URL", help="Where the gateway is.  [default: through the cluster]")
+@options.namespace
+@options.cluster
+@options.quiet
+def invoke(*, name: str, prompt: str | None, namespace: str, **given: Any) -> int:
+    """Ask a model through its gateway: with a prompt (- for what is piped in), a picture, or tensors."""
+    from sliceworks.cli import connections
+
+    if sum(each is not None for each in (prompt, given["image"], given["data"])) != 1:
+        raise UsageError("give a prompt, --image or --data, one of them")
+    at = {key: given.pop(key) for key in ("kubeconfig", "context", "twin")}
+
+    async def main() -> None:
+        from sliceworks.serving import cluster
+
+        async with connections.open_cluster(at["kubeconfig"], at["context"], at["twin"], namespace) as client:
+            record = await cluster.one_record(client, name, client.namespace)
+            way = await _way(client, record, given["url"])
+            await _ask(way, record, prompt, given)
+
+    connections.run(main, **at)
+    return 0
+
+
+async def _way(client: Client, record: Record, url: str | None) -> Way:
+    from sliceworks.serving import cluster, front, front_objects, reaching
+
+    if url:
+        return reaching.Direct(url)
+    spec, place = record.service.spec, record.namespace
+    engine = front.ENGINES[spec.engine]
+    if spec.gateway is None and spec.saxml:
+        raise SliceworksError("Sax is called through a gateway", hint="give the service one, or use saxutil in its shell")
+    service = spec.gateway.name if spec.gateway else record.service.metadata.name
+    port = front_objects.PORTS["http"] if spec.gateway else engine.PORTS[engine.PORT]
+    return reaching.to_service(client, place, service, port, await cluster.addresses(client, service, place))
+
+
+async def _ask(way: Way, record: Record, prompt: str | None, given: Object) -> None:
+    from sliceworks.serving import asking
+
+    engine, model = record.service.spec.engine, _model(record, given["model"])
+    key = {"x-api-key": given["key"]} if given["key"] else {}
+    if given["image"] or given["data"]:
+        if engine != "triton":
+            raise UsageError(f"--image and --data are for Triton, {record.service.metadata.name} runs on {engine}")
+        await (_see if given["image"] else _infer)(way, model, key, given)
+        return
+    assert prompt is not None
+    wishes = asking.Wishes(given["max_tokens"], given["temperature"])
+    question = asking.text(engine, model, sys.stdin.read() if prompt == "-" else prompt, wishes)
+    async for piece in question.read(way.pieces("POST", question.path, question.body, {**question.headers, **key})):
+        click.echo(piece, nl=False)
+    click.echo()
+
+
+def _model(record: Record, wanted: str | None) -> str:
+    from sliceworks.serving import editing
+
+    if wanted:
+        editing.known(record, wanted)
+        return wanted
+    served = [each.name for each in record.service.spec.models]
+    if len(served) > 1:
+        raise UsageError(f"{record.service.metadata.name} serves {', '.join(served)}", hint="say which with --model")
+    return served[0]
+
+
+async def _see(way: Way, model: str, key: dict[str, str], given: Object) -> None:
+    """What is in a picture."""
+    from urllib.parse import quote
+
+    import orjson
+
+    from sliceworks.base import tables
+    from sliceworks.serving import asking, pictures, reaching
+
+    described = orjson.loads(await reaching.whole(way, "GET", f"/v2/models/{quote(model, safe='')}", headers=key))
+    question = asking.tensors(model, pictures.question(described, given["image"], given["scaling"], given["top"]))
+    answer = orjson.loads(await reaching.whole(way, "POST", question.path, question.body, {**question.headers, **key}))
+    rows = [(f"{score:.4f}", number, label) for score, number, label in pictures.classes(answer)]
+    click.echo(tables.render(("score", "class", "label"), rows), nl=False)
+
+
+async def _infer(way: Way, model: str, key: dict[str, str], given: Object) -> None:
+    import orjson
+
+    from sliceworks.serving import asking, reaching
+
+    try:
+        body = orjson.loads(given["data"].read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise UsageError(f"{given['data']} is no JSON: {error}") from error
+    question = asking.tensors(model, body)
+    answer = orjson.loads(await reaching.whole(way, "POST", question.path, question.body, {**question.headers, **key}))
+    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2))

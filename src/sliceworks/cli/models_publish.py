@@ -1,0 +1,131 @@
+"""`sliceworks models publish`, `unpublish` and `update`: what a running service serves.
+
+Each is a change of the recorded document, applied. Sax is told by a Job with saxutil, Triton's servers by their repository API, one
+by one; engines with one model are rolled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sliceworks.base import progress
+from sliceworks.base.errors import UsageError
+from sliceworks.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sliceworks.kube import Client
+    from sliceworks.serving.record import Record
+
+Object = dict[str, Any]
+_FIELDS = {"saxml": ("class", "checkpoint", "replicas"), "triton": ("source",), "jetstream": ("checkpoint",), "vllm": ("source",)}
+
+
+def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        options.quiet,
+        options.timeout(3600),
+        options.cluster,
+        options.namespace,
+        click.argument("model"),
+        click.argument("name"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.option("--class", "class_", metavar="CLASS", help="Sax: the model's class.")
+@click.option("--checkpoint", metavar="FOLDER", help="Sax, JetStream: its checkpoint.")
+@click.option("--source", metavar="PLACE", help="vLLM: its name at Hugging Face, or a folder; Triton: copied from there first.")
+@click.option("--replicas", type=click.IntRange(1), help="Sax: servers that load it.")
+@_shared
+def publish(*, name: str, model: str, namespace: str, timeout: float, **given: Any) -> int:
+    """Serve a model: beside the others, or in the place of the one that an engine with a single model has."""
+
+    def edit(record: Record) -> Object:
+        from sliceworks.serving import editing
+
+        return editing.with_model(record, {"name": model, **_given(record, given)})
+
+    return _change(name, model, "load", edit, namespace=namespace, timeout=timeout, where=given)
+
+
+@click.command()
+@_shared
+def unpublish(*, name: str, model: str, namespace: str, timeout: float, **given: Any) -> int:
+    """Serve a model no longer. An engine with a single model is left without servers."""
+
+    def edit(record: Record) -> Object:
+        from sliceworks.serving import editing
+
+        return editing.without_model(record, model)
+
+    return _change(name, model, "unload", edit, namespace=namespace, timeout=timeout, where=given)
+
+
+@click.command()
+@click.option("--checkpoint", metavar="FOLDER", help="Sax, JetStream: another checkpoint.")
+@click.option("--source", metavar="PLACE", help="vLLM: another name at Hugging Face, or folder.")
+@click.option("--replicas", type=click.IntRange(1), help="Sax: servers that load it.")
+@_shared
+def update(*, name: str, model: str, namespace: str, timeout: float, **given: Any) -> int:
+    """Serve a model anew: with another checkpoint, or as it is in its place now."""
+
+    def edit(record: Record) -> Object:
+        from sliceworks.serving import editing
+
+        return editing.changed_model(record, model, _given(record, given))
+
+    return _change(name, model, "load", edit, namespace=namespace, timeout=timeout, where=given)
+
+
+def _given(record: Record, given: Object) -> Object:
+    """What was said about the model; an option that the engine does not know is wrong."""
+    engine = record.service.spec.engine
+    said = {key.rstrip("_"): value for key, value in given.items() if key.rstrip("_") in _options() and value is not None}
+    for key in said:
+        if key not in _FIELDS[engine]:
+            raise UsageError(f"{engine} takes no --{key}", hint=f"it takes {', '.join('--' + each for each in _FIELDS[engine])}")
+    return said
+
+
+def _options() -> set[str]:
+    return {each for fields in _FIELDS.values() for each in fields}
+
+
+def _change(
+    name: str, model: str, verb: str, edit: Callable[[Record], Object], *, namespace: str, timeout: float, where: Object
+) -> int:
+    from sliceworks.cli import connections
+
+    at = {key: where[key] for key in ("kubeconfig", "context", "twin")}
+
+    async def main() -> None:
+        from sliceworks.serving import cluster
+
+        async with connections.open_cluster(at["kubeconfig"], at["context"], at["twin"], namespace) as client:
+            record = await cluster.one_record(client, name, client.namespace)
+            document = edit(record)
+            with progress.working(f"{'Publishing' if verb == 'load' else 'Unpublishing'} {model}") as step:
+                await _apply(client, record, document, (verb, model), step=step, timeout=timeout)
+
+    connections.run(main, **at)
+    click.echo(f"{model} is {'published' if verb == 'load' else 'unpublished'} by modelservice/{name}")
+    return 0
+
+
+async def _apply(
+    client: Client, record: Record, document: Object, change: tuple[str, str], *, step: Callable[[str], None], timeout: float
+) -> None:
+    from sliceworks.base import yamls
+    from sliceworks.cli import model_files
+    from sliceworks.serving import publishing
+
+    name = f"modelservice/{record.service.metadata.name}"
+    wanted = model_files.checked(yamls.Document(document, name, 1, {}))
+    for told in await publishing.publish(client, record, (wanted.service, document), change, tell=step, timeout=timeout):
+        progress.say(told)

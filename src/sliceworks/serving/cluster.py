@@ -1,0 +1,101 @@
+"""Model services of a cluster, as they are read from it: records, workloads, pods and what was told about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.kube.well_known import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, ENDPOINT_SLICE, JOB, POD, SERVICE, STATEFUL_SET
+from sliceworks.serving import record as records
+from sliceworks.serving import standing as standings
+from sliceworks.serving import why
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sliceworks.kube import Client
+    from sliceworks.serving.record import Record
+    from sliceworks.serving.standing import Standing
+    from sliceworks.serving.why import Cause
+
+Object = dict[str, Any]
+_LABELS = f"{records.LABEL}={records.KIND}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A service and what there is of it."""
+
+    record: Record
+    standing: Standing
+    pods: tuple[Object, ...]
+    services: tuple[Object, ...]
+    causes: tuple[Cause, ...]
+
+
+async def all_records(client: Client, namespace: str | None) -> list[Record]:
+    """The services of a namespace, or of all."""
+    found = await client.list_all(CONFIG_MAP, namespace, labels=_LABELS)
+    return [records.read(each) for each in found.items]
+
+
+async def one_record(client: Client, name: str, namespace: str) -> Record:
+    """One service; an error names the closest."""
+    import difflib
+
+    try:
+        return records.read(await client.get(CONFIG_MAP, records.record_name(name), namespace))
+    except NotFound as error:
+        known = [each.service.metadata.name for each in await all_records(client, namespace)]
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else "sliceworks models list -A"
+        raise SliceworksError(f"there is no model service {name!r} in {namespace}", hint=hint) from error
+
+
+def neighbours(record_or_name: str, front: str, known: Iterable[Record]) -> list[Record]:
+    """The other services that share a gateway, in the order in which they came."""
+    found = [
+        each
+        for each in known
+        if each.service.metadata.name != record_or_name and each.service.spec.gateway and each.service.spec.gateway.name == front
+    ]
+    return sorted(found, key=lambda each: (each.created, each.service.metadata.name))
+
+
+async def workloads(client: Client, namespace: str | None) -> list[Object]:
+    """Everything that runs pods."""
+    return [item for kind in (DEPLOYMENT, STATEFUL_SET, JOB) for item in (await client.list_all(kind, namespace)).items]
+
+
+async def look(client: Client, record: Record, namespace: str) -> Seen:
+    """How a service stands, and why it is not ready where it is not."""
+    running = await workloads(client, namespace)
+    stands = standings.standing(record, running)
+    pods = [each for each in (await client.list_all(POD, namespace)).items if standings.belongs(record, each)]
+    services = [each for each in (await client.list_all(SERVICE, namespace)).items if standings.belongs(record, each)]
+    causes: list[Cause] = []
+    if stands.state not in ("ready", "stopped"):
+        told = (await client.list_all(CORE_EVENT, namespace, fields="type=Warning")).items
+        names = {each.name for each in record.objects} | {each["metadata"]["name"] for each in pods}
+        own = [each for each in told if _begins((each.get("involvedObject") or {}).get("name", ""), names)]
+        jobs = [each for each in running if each["kind"] == "Job" and records.reference(each) in record.objects]
+        causes = why.explain(pods, jobs, own)
+    return Seen(record, stands, tuple(pods), tuple(services), tuple(causes))
+
+
+def _begins(name: str, names: set[str]) -> bool:
+    """ReplicaSets are called after their Deployments."""
+    return name in names or name.rpartition("-")[0] in names
+
+
+async def addresses(client: Client, service: str, namespace: str) -> list[str]:
+    """Ready addresses behind a Service."""
+    found = await client.list_all(ENDPOINT_SLICE, namespace, labels=f"kubernetes.io/service-name={service}")
+    return [
+        address
+        for each in found.items
+        for endpoint in each.get("endpoints") or ()
+        if (endpoint.get("conditions") or {}).get("ready", True)
+        for address in endpoint["addresses"]
+    ]

@@ -1,0 +1,68 @@
+"""Changes of a recorded document: a model more, a model less, another checkpoint. Pure: documents in, documents out."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base.errors import SliceworksError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sliceworks.serving.record import Record
+
+Object = dict[str, Any]
+SEVERAL = ("saxml", "triton")
+"""Engines that serve several models at once."""
+
+
+def with_model(record: Record, model: Mapping[str, Any]) -> Object:
+    """The document with this model: beside the others, in the place of the one that has its name, or as the only one."""
+    document, part = _copy(record)
+    if record.service.spec.engine not in SEVERAL:
+        part["model"] = {**part["model"], **model}
+        return document
+    part["models"] = [each for each in part["models"] if each["name"] != model["name"]] + [dict(model)]
+    return document
+
+
+def changed_model(record: Record, name: str, changes: Mapping[str, Any]) -> Object:
+    """The document with something else about a model."""
+    known(record, name)
+    document, part = _copy(record)
+    listed = part["models"] if record.service.spec.engine in SEVERAL else [part["model"]]
+    next(each for each in listed if each["name"] == name).update(changes)
+    return document
+
+
+def without_model(record: Record, name: str) -> Object:
+    """The document without a model; where it is the only one, without servers."""
+    known(record, name)
+    document, part = _copy(record)
+    if record.service.spec.engine not in SEVERAL:
+        document["spec"].pop("autoscaling", None)
+        document["spec"]["replicas"] = 0
+        return document
+    left = [each for each in part["models"] if each["name"] != name]
+    if not left:
+        service = record.service.metadata.name
+        raise SliceworksError(f"{name} is the last model of {service}", hint=f"sliceworks models delete {service}")
+    part["models"] = left
+    return document
+
+
+def known(record: Record, name: str) -> None:
+    """Whether the service has this model."""
+    import difflib
+
+    served = [each.name for each in record.service.spec.models]
+    if name not in served:
+        close = difflib.get_close_matches(name, served, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"it serves {', '.join(served)}"
+        raise UsageError(f"{record.service.metadata.name} does not serve {name!r}", hint=hint)
+
+
+def _copy(record: Record) -> tuple[Object, Object]:
+    document = deepcopy(record.document)
+    return document, document["spec"][record.service.spec.engine]

@@ -1,0 +1,117 @@
+"""A change of what a running service serves, carried out in the engine's own way, and kept in the record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError
+from sliceworks.kube.well_known import DEPLOYMENT, JOB, POD
+from sliceworks.serving import naming, reaching, sax_jobs, saxml, triton
+from sliceworks.serving.deploying import Deployment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sliceworks.kube import Client
+    from sliceworks.serving.record import Record
+    from sliceworks.specs.serving import ModelService
+
+Object = dict[str, Any]
+_RESTARTED = "kubectl.kubernetes.io/restartedAt"
+_KEPT = 3600  # seconds that the Job of a change is kept for its log
+
+
+async def publish(
+    client: Client,
+    record: Record,
+    wanted: tuple[ModelService, Object],
+    change: tuple[str, str],
+    *,
+    tell: Callable[[str], None],
+    timeout: float,
+) -> list[str]:
+    """Carry out a change: `load` or `unload` of a model. What a person should know besides is returned."""
+    service, document = wanted
+    verb, model = change
+    place, spec = record.namespace, record.service.spec
+    deployment = Deployment(client, service, document, place)
+    if spec.triton:
+        # Servers are told one by one, and are not rolled for it.
+        deployment.untouched = frozenset({naming.SERVER})
+    await deployment.prepare()
+    if spec.saxml and verb == "unload":
+        await _unpublish(client, record, model)
+    same = document == record.document
+    after = await deployment.apply(tell, timeout)
+    if spec.triton:
+        await tell_triton(client, record, verb, model)
+    elif service.spec.saxml and verb == "load" and (same or not service.spec.saxml.publish):
+        await _again(client, after, model)
+    elif same:
+        await _roll(client, record)
+    await deployment.follow(after, tell, timeout)
+    later = spec.triton and spec.triton.load == "named" and not same
+    return ["Servers that start later load what they were deployed with: `models deploy` rolls them."] if later else []
+
+
+async def tell_triton(client: Client, record: Record, verb: str, model: str) -> None:
+    """Every ready server loads or unloads a model; the first that cannot says why."""
+    labels = ",".join(f"{key}={value}" for key, value in naming.selector(record.service, naming.SERVER).items())
+    pods = [each for each in (await client.list_all(POD, record.namespace, labels=labels)).items if _ready(each)]
+    if not pods:
+        raise SliceworksError(f"no server of {record.service.metadata.name} is ready", hint="sliceworks models show tells why")
+    for pod in pods:
+        way = reaching.to_pod(client, record.namespace, pod["metadata"]["name"], triton.PORTS["http"], pod["status"]["podIP"])
+        await reaching.whole(way, "POST", f"/v2/repository/models/{quote(model, safe='')}/{verb}")
+
+
+def _ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+async def _roll(client: Client, record: Record) -> None:
+    """Servers are replaced one at a time, and read their model anew."""
+    for each in record.objects:
+        if each.kind == "Deployment" and not each.name.endswith("-shell") and _is_server(record, each.name):
+            note = {"spec": {"template": {"metadata": {"annotations": {_RESTARTED: clock.timestamp()}}}}}
+            await client.patch(DEPLOYMENT, each.name, note, record.namespace)
+
+
+def _is_server(record: Record, name: str) -> bool:
+    return name in (record.service.metadata.name, f"{record.service.metadata.name}-canary")
+
+
+async def _unpublish(client: Client, record: Record, model: str) -> None:
+    part = record.service.spec.saxml
+    assert part is not None
+    await _once(client, record, sax_jobs.unpublication(record.service, part, saxml.root(part), model))
+
+
+async def _again(client: Client, record: Record, model: str) -> None:
+    """Publish a model again whose document has not changed: its checkpoint may have."""
+    part = record.service.spec.saxml
+    assert part is not None
+    await _once(client, record, sax_jobs.publication_of(record.service, part, saxml.root(part), model))
+
+
+async def _once(client: Client, record: Record, job: Object) -> None:
+    """A Job of its own for each time that it is asked for."""
+    job["metadata"] = {**job["metadata"], "namespace": record.namespace, "ownerReferences": [record.owner]}
+    job["metadata"].pop("name")
+    job["metadata"]["generateName"] = f"{record.service.metadata.name}-publish-"
+    job["spec"]["ttlSecondsAfterFinished"] = _KEPT
+    made = await client.create(job, record.namespace, resource=JOB)
+    name = made["metadata"]["name"]
+    while True:
+        found = await client.get(JOB, name, record.namespace)
+        true = {each["type"]: each for each in (found.get("status") or {}).get("conditions") or () if each["status"] == "True"}
+        if "Complete" in true:
+            return
+        if "Failed" in true:
+            raise SliceworksError(
+                f"Sax refused: job/{name} failed: {true['Failed'].get('message', '')}", hint=f"kubectl logs job/{name}"
+            )
+        await clock.sleep(1)

@@ -1,0 +1,127 @@
+"""Ways to what listens in a cluster: an address on this machine, one that was given, or the API server's own proxy.
+
+The proxy takes the Authorization header for itself, so that keys of a gateway travel as x-api-key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import aiohttp
+import orjson
+
+from sliceworks.base.errors import SliceworksError, Unreachable
+from sliceworks.kube.transport import Request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from sliceworks.kube import Client
+    from sliceworks.kube.transport import Response
+
+_LONGEST_WORDS = 300
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
+
+
+class Way(Protocol):
+    """Carries one request to a server."""
+
+    @property
+    def place(self) -> str:
+        """What it is called."""
+        ...
+
+    def pieces(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """What is answered, as it comes; an answer other than success is an error with the server's words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """An address that this machine reaches."""
+
+    place: str
+
+    async def pieces(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=_TIMEOUT) as session,
+                session.request(method, f"{self.place.rstrip('/')}{path}", data=body or None, headers=dict(headers)) as answer,
+            ):
+                if answer.status >= 400:
+                    raise refused(answer.status, await answer.read(), self.place)
+                async for piece in answer.content.iter_any():
+                    yield piece
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Unreachable(
+                f"{self.place} does not answer: {str(error) or type(error).__name__}", hint="is that its address?"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Proxied:
+    """A Service or a pod behind the API server."""
+
+    client: Client
+    path: str
+    place: str
+
+    async def pieces(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
+        where, _, query = path.partition("?")
+        pairs = tuple(tuple(each.split("=", 1)) for each in query.split("&")) if query else ()
+        request = Request(method, f"{self.path}{where}", pairs, dict(headers), body)  # type: ignore[arg-type]
+        response: Response = await self.client.transport.send(request, stream=True)
+        if response.status >= 400:
+            raise refused(response.status, response.body, self.place)
+        if response.stream is None:
+            yield response.body
+            return
+        async for piece in response.stream:
+            yield piece
+
+
+def to_service(client: Client, namespace: str, service: str, port: int, addresses: list[str]) -> Way:
+    """The way to one of a Service's servers; `addresses` are those that are ready."""
+    if not addresses:
+        raise SliceworksError(
+            f"service/{service} in {namespace} has no server that is ready", hint="sliceworks models show tells why"
+        )
+    near = next((each for each in addresses if _here(each)), None)
+    if near:
+        return Direct(f"http://{near}:{port}")
+    return Proxied(client, f"/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy", f"service/{service}")
+
+
+def to_pod(client: Client, namespace: str, pod: str, port: int, address: str) -> Way:
+    """The way to one pod."""
+    if _here(address):
+        return Direct(f"http://{address}:{port}")
+    return Proxied(client, f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy", f"pod/{pod}")
+
+
+async def whole(way: Way, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
+    """All that is answered."""
+    return b"".join([piece async for piece in way.pieces(method, path, body, headers or {})])
+
+
+def refused(status: int, body: bytes, place: str) -> SliceworksError:
+    """The server's own words, whatever shape it gives them."""
+    try:
+        told: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        told = body.decode(errors="replace")
+    if isinstance(told, dict):
+        error = told.get("error", told.get("message", told.get("detail", told)))
+        told = error.get("message", error) if isinstance(error, dict) else error
+    words = " ".join(str(told).split())[:_LONGEST_WORDS]
+    hint = {401: "give a key with --key", 403: "this key may not do that", 404: "is the model published? models show tells"}
+    return SliceworksError(f"{place} answered {status}: {words}", hint=hint.get(status, ""))
+
+
+def _here(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,89 @@
+"""How a model service stands, from the objects of its namespace. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.serving import naming
+from sliceworks.serving.record import reference
+from sliceworks.serving.versions import GATEWAY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sliceworks.serving.record import Record
+
+Object = dict[str, Any]
+WORKLOADS = ("Deployment", "StatefulSet", "Job")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One workload: how many pods of it are ready, of how many; a Job is ready when it is done."""
+
+    kind: str
+    name: str
+    component: str
+    ready: int
+    wanted: int
+    failed: bool = False
+    current: bool = True
+
+    @property
+    def done(self) -> bool:
+        return self.current and not self.failed and self.ready >= self.wanted
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All of a service's workloads, with those of its gateway."""
+
+    parts: tuple[Part, ...]
+    missing: tuple[str, ...] = field(default=())
+
+    @property
+    def servers(self) -> list[Part]:
+        return [each for each in self.parts if each.component == naming.SERVER]
+
+    @property
+    def state(self) -> str:
+        """One word: ready, failed, degraded (some servers answer), stopped or starting."""
+        if any(each.failed for each in self.parts):
+            return "failed"
+        if not self.missing and all(each.done for each in self.parts):
+            return "ready" if any(each.wanted for each in self.servers) else "stopped"
+        return "degraded" if any(each.ready for each in self.servers) else "starting"
+
+
+def standing(record: Record, objects: Iterable[Object]) -> Standing:
+    """From the workloads of the namespace, whoever they belong to."""
+    named = {each for each in record.objects if each.kind in WORKLOADS}
+    found = {reference(each): each for each in objects if reference(each) in named}
+    parts = tuple(_part(found[each]) for each in sorted(named) if each in found)
+    return Standing(parts, tuple(str(each) for each in sorted(named - set(found))))
+
+
+def belongs(record: Record, obj: Object) -> bool:
+    """Whether an object is the service's own, or its gateway's."""
+    labels = obj["metadata"].get("labels") or {}
+    front = record.service.spec.gateway
+    own = labels.get(naming.SERVICE) == record.service.metadata.name
+    return own or (front is not None and labels.get(GATEWAY) == front.name)
+
+
+def _part(obj: Object) -> Part:
+    kind, spec, status = obj["kind"], obj.get("spec") or {}, obj.get("status") or {}
+    name, labels = obj["metadata"]["name"], obj["metadata"].get("labels") or {}
+    component = labels.get(naming.COMPONENT, "")
+    if kind == "Job":
+        true = {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
+        return Part(kind, name, component, int("Complete" in true), 1, failed="Failed" in true)
+    wanted = spec.get("replicas", 1)
+    # Right after a change the numbers still tell of what was before.
+    current = status.get("observedGeneration", 0) >= obj["metadata"].get("generation", 1)
+    ready = min(status.get("readyReplicas") or 0, status.get("updatedReplicas") or 0)
+    return Part(kind, name, component, ready, wanted, current=current)

@@ -1,0 +1,214 @@
+"""The examples on a twin in virtual time: they become ready, share a gateway, change, fail with a reason, and leave nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.model_services import EXAMPLES, changed, example
+
+from sliceworks import catalog
+from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError, TimedOut
+from sliceworks.kube.client import Client
+from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT, NAMESPACE, POD, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET
+from sliceworks.serving import cluster, deploying
+from sliceworks.twin.cluster import Cluster
+from sliceworks.twin.nodes.shapes import Shape, create_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sliceworks.specs.serving import ModelService
+
+Object = dict[str, Any]
+SLICES = {"v5litepod-4": 1, "v5litepod-1": 1, "v5litepod-16": 2, "v5litepod-8": 1, "v6e-4": 2, "l4-1": 2, "t4-1": 3}
+POOLS = {"default": (), "saxml-admin": ("saxml-admin",), "saxml-proxy": ("saxml-proxy",), "large": ()}
+WITHOUT_ROUTES = [each for each in EXAMPLES if example(each).spec.route is None]
+
+
+class Platform:
+    """Namespaces, accounts and machines of every kind that the examples want."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.told: list[str] = []
+
+    async def build(self) -> None:
+        for name in ("models", "triton"):
+            await self.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, resource=NAMESPACE)
+        for name in ("models", "default"):
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "models", "namespace": "models"}}
+            account["metadata"]["name"] = name  # type: ignore[index]
+            await self.client.apply(account, "models", resource=SERVICE_ACCOUNT)
+        first = 0
+        for name, taints in POOLS.items():
+            tainted = tuple({"key": key, "value": "true", "effect": "NoSchedule"} for key in taints)
+            await create_nodes(self.client, Shape(name, "n2-highmem-32", "32", "256Gi", taints=tainted), 2, first=first)
+            first += 2
+        for kind, count in SLICES.items():
+            shape = catalog.find(kind)
+            room = shape.machine.allocatable()
+            for number in range(count):
+                pool = Shape(
+                    f"{kind}-{number}",
+                    shape.machine.name,
+                    cpu=room["cpu"],
+                    memory=room["memory"],
+                    resources={shape.resource: str(shape.chips_per_host)},
+                    labels=shape.node_labels(),
+                    taints=tuple(shape.node_taints()),
+                )
+                await create_nodes(self.client, pool, shape.hosts, first=first)
+                first += shape.hosts
+
+    async def deploy(self, service: ModelService, timeout: float = 3600) -> deploying.Deployment:
+        document = service.model_dump(by_alias=True, exclude_unset=True, mode="json")
+        made = deploying.Deployment(self.client, service, document, service.metadata.namespace or "default")
+        await made.prepare()
+        await made.follow(await made.apply(self.told.append, timeout), self.told.append, timeout)
+        return made
+
+    async def seen(self, name: str, namespace: str) -> cluster.Seen:
+        return await cluster.look(self.client, await cluster.one_record(self.client, name, namespace), namespace)
+
+    async def delete(self, name: str, namespace: str) -> None:
+        await deploying.delete(self.client, await cluster.one_record(self.client, name, namespace), namespace, 600)
+
+    async def names(self, resource: Any, namespace: str) -> set[str]:
+        return {each["metadata"]["name"] for each in (await self.client.list(resource, namespace)).items}
+
+
+def played(play: Callable[[Platform], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with Cluster() as twin:
+            platform = Platform(Client(twin.transport()))
+            await platform.build()
+            await play(platform)
+
+    clock.run(main(), virtual=True, seed=1)
+
+
+@pytest.mark.parametrize("name", WITHOUT_ROUTES)
+def test_an_example_becomes_ready_and_leaves_nothing_behind(name: str) -> None:
+    async def play(platform: Platform) -> None:
+        service = example(name)
+        place = service.metadata.namespace or ""
+        await platform.deploy(service)
+        seen = await platform.seen(service.metadata.name, place)
+        assert seen.standing.state == "ready"
+        assert not seen.causes
+        assert {str(each) for each in seen.standing.parts if each.component == "gateway"} == {"deployment/gateway"}
+        await platform.delete(service.metadata.name, place)
+        await clock.sleep(120)
+        for kind in (DEPLOYMENT, STATEFUL_SET, POD, SERVICE):
+            assert await platform.names(kind, place) == set(), kind.kind
+        assert await platform.names(CONFIG_MAP, place) == {"kube-root-ca.crt"}
+
+    played(play)
+
+
+def test_a_slice_of_several_hosts_stands_on_one_pool() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("llama2-70b-saxml"))
+        pods = (await platform.client.list(POD, "saxml", labels="app.kubernetes.io/component=server")).items
+        by_slice: dict[str, set[str]] = {}
+        for pod in pods:
+            pool = pod["spec"]["nodeName"].rpartition("-")[0]
+            by_slice.setdefault(pod["metadata"]["labels"]["sliceworks.dev/slice"], set()).add(pool)
+        assert len(pods) == 8
+        assert [len(each) for each in by_slice.values()] == [1, 1]
+        assert len(set.union(*by_slice.values())) == 2
+
+    played(play)
+
+
+def test_a_gateway_is_shared_until_the_last_one_goes() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("llama2-7b-saxml"))
+        await platform.deploy(example("llama2-13b-saxml"))
+        configuration = (await platform.client.get(CONFIG_MAP, "gateway", "saxml"))["data"]["gateway.yaml"]
+        assert "name: llama2-7b\n" in configuration
+        assert "name: llama2-13b\n" in configuration
+        await platform.delete("llama2-7b", "saxml")
+        configuration = (await platform.client.get(CONFIG_MAP, "gateway", "saxml"))["data"]["gateway.yaml"]
+        assert "name: llama2-7b\n" not in configuration
+        assert (await platform.seen("llama2-13b", "saxml")).standing.state == "ready"
+        assert "saxml-sa" in await platform.names(SERVICE_ACCOUNT, "saxml")
+        await platform.delete("llama2-13b", "saxml")
+        assert await platform.names(DEPLOYMENT, "saxml") == set()
+
+    played(play)
+
+
+def test_what_is_no_longer_wanted_goes() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("llama2-7b-saxml"))
+        before = await platform.names(DEPLOYMENT, "saxml")
+        await platform.deploy(changed("llama2-7b-saxml", "    cell: /sax/test", "    shell: false\n    cell: /sax/test"))
+        assert before - await platform.names(DEPLOYMENT, "saxml") == {"llama2-7b-shell"}
+        service = example("llama2-7b-saxml")
+        bare = service.model_copy(update={"spec": service.spec.model_copy(update={"gateway": None})})
+        await platform.deploy(bare)
+        await clock.sleep(60)
+        assert "gateway" not in await platform.names(DEPLOYMENT, "saxml")
+        assert "gateway" not in await platform.names(CONFIG_MAP, "saxml")
+
+    played(play)
+
+
+def test_a_second_deploy_of_the_same_does_nothing_again() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("gemma-jetstream"))
+        began = clock.loop_time()
+        before = {each["metadata"]["uid"] for each in (await platform.client.list(POD, "models")).items}
+        await platform.deploy(example("gemma-jetstream"))
+        assert {each["metadata"]["uid"] for each in (await platform.client.list(POD, "models")).items} == before
+        assert clock.loop_time() - began < 60  # the loader runs twenty minutes, once
+
+    played(play)
+
+
+def test_a_cluster_without_the_machines_gives_the_reason() -> None:
+    async def play(platform: Platform) -> None:
+        service = example("qwen-vllm-gpu")
+        wanted = service.model_copy(update={"spec": service.spec.model_copy(update={"replicas": 5, "route": None})})
+        with pytest.raises(TimedOut) as caught:
+            await platform.deploy(wanted, timeout=120)
+        assert caught.value.message.startswith("qwen is not ready in time: pod/qwen-")
+        assert "no node takes it: " in caught.value.message
+        assert "free node pool of nvidia-l4" in caught.value.hint
+        assert (await platform.seen("qwen", "models")).standing.state == "degraded"
+
+    played(play)
+
+
+def test_a_failed_job_ends_the_deployment_with_its_reason() -> None:
+    async def play(platform: Platform) -> None:
+        service = example("llama2-7b-saxml")
+        notes = {"sliceworks.dev/exit-code": "3", "sliceworks.dev/run-seconds": "5"}
+        failing = service.model_copy(update={"metadata": service.metadata.model_copy(update={"annotations": notes})})
+        with pytest.raises(SliceworksError, match="llama2-7b failed: job/llama2-7b-convert-"):
+            await platform.deploy(failing)
+        assert await platform.names(DEPLOYMENT, "saxml") == set()  # nothing was started on what is not there
+
+    played(play)
+
+
+def test_a_cluster_without_the_mesh_is_told_before_anything_is_applied() -> None:
+    async def play(platform: Platform) -> None:
+        with pytest.raises(SliceworksError, match="Istio is not installed"):
+            await platform.deploy(example("densenet-triton-mesh"))
+        assert await platform.names(SERVICE, "triton") == set()
+
+    played(play)
+
+
+def test_an_unknown_service_names_the_closest() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("llama3-vllm-tpu"))
+        with pytest.raises(SliceworksError) as caught:
+            await platform.seen("lama3", "models")
+        assert caught.value.hint == "did you mean llama3?"
+
+    played(play)
