@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import SliceworksError
+from sliceworks.base.errors import SliceworksError, UsageError
+from sliceworks.infra.adopting import adopt
+from sliceworks.infra.journal import Journal
 from sliceworks.infra.names import Names
 from sliceworks.infra.stages import stages
+from sliceworks.infra.states import bring_down, in_bucket, open_state
 from sliceworks.infra.terraform import Terraform
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from sliceworks.specs.environment import Environment
 
 Object = dict[str, Any]
+BOOTSTRAP = "0-bootstrap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,11 @@ class Site:
         known: dict[str, Object] = {}
         for stage in self.stages():
             report = begun(stage)
-            terraform = self._terraform(stage, known)
+            terraform = self._terraform(stage, known, making=True)
+            settle_doubts(terraform, report)
             changes = terraform.apply(report)
+            if stage.name == BOOTSTRAP:
+                self._open(stage, terraform, making=True)  # the bucket is there now: the state goes up
             known[stage.name] = terraform.outputs()
             yield stage, changes, known[stage.name]
 
@@ -63,7 +70,22 @@ class Site:
 
     def apply_alone(self, name: str, report: Callable[[str], None]) -> list[Change]:
         """Make one stage, and leave the others as they are."""
-        return self._alone(name)[1].apply(report)
+        terraform = self._alone(name)[1]
+        settle_doubts(terraform, report)
+        return terraform.apply(report)
+
+    def unlock(self, name: str, lock: str) -> None:
+        """Free the state of a stage that somebody who is gone has locked."""
+        self.workspace.lay_out()
+        stage = next((each for each in self.stages() if each.name == name), None)
+        if stage is None:
+            raise UsageError(f"there is no stage {name}", hint=f"stages: {', '.join(each.name for each in self.stages())}")
+        self._terraform(stage, {each.name: each.expected for each in self.stages()}).unlock(lock)
+
+    def adopt(self, name: str, address: str) -> bool:
+        """Take over one thing that is there and not in the state of its stage; False where there is none."""
+        terraform = self._alone(name)[1]
+        return bool(adopt(terraform, [address], lambda said: None))
 
     def _alone(self, name: str) -> tuple[Stage, Terraform]:
         self.workspace.lay_out()
@@ -83,7 +105,23 @@ class Site:
         for stage in reversed(self.stages()):
             report = begun(stage)
             terraform = self._terraform(stage, known)
-            yield stage, terraform.apply(report, destroy=True) if terraform.resources() else []
+            settle_doubts(terraform, report)
+            found = terraform.resources()
+            if found and stage.name == BOOTSTRAP and in_bucket(terraform):
+                bring_down(terraform)
+            yield stage, terraform.apply(report, destroy=True) if found else []
+
+    def names(self) -> Iterator[tuple[Stage, list[tuple[str, str]]]]:
+        """What each stage has made: kinds and names. The stages must have been applied from here."""
+        for stage in self.stages():
+            yield stage, self._at(stage).names()
+
+    def made(self, name: str) -> Object:
+        """The outputs of one stage; nothing where it was never made."""
+        stage = next(each for each in self.stages() if each.name == name)
+        self.workspace.lay_out()
+        known = {each.name: each.expected for each in self.stages()}
+        return self._terraform(stage, known).outputs()
 
     def outputs(self, *, drift: bool = False) -> Iterator[tuple[Stage, Object, dict[str, str]]]:
         """What each stage has made: its outputs, and its resources by address, each with what somebody else did to it."""
@@ -97,12 +135,32 @@ class Site:
             found |= {each.address: each.action for each in (terraform.drift() if drift and found else [])}
             yield stage, outputs, found
 
-    def _terraform(self, stage: Stage, known: dict[str, Object]) -> Terraform:
-        names = Names(self.environment)
+    def _terraform(self, stage: Stage, known: dict[str, Object], *, making: bool = False) -> Terraform:
         earlier = {output: known.get(other, {}).get(output) for output, other in stage.takes.items()}
         if not self.target.impersonates and "bootstrap" in {**stage.takes, **stage.variables}:
             earlier["bootstrap"] = {"service_account": None}
-        folder = self.workspace.write(stage, earlier, self.target, (names.state_bucket, names.state_prefix))
-        terraform = Terraform(self.program, folder, self.target.environment(self.workspace.folder), stage.name)
-        terraform.init(installs=self.target.installs)
+        self.workspace.write(stage, earlier)
+        terraform = self._at(stage)
+        self._open(stage, terraform, making=making)
         return terraform
+
+    def _at(self, stage: Stage) -> Terraform:
+        """Terraform in the folder of a stage, as it was left there."""
+        environment = self.target.environment(self.workspace.folder)
+        return Terraform(self.program, self.workspace.stage(stage.name), environment, stage.name, self.target.patience)
+
+    def _open(self, stage: Stage, terraform: Terraform, *, making: bool) -> None:
+        """With its state. Only what makes something needs the bucket, and only the first stage makes it without one."""
+        names = Names(self.environment)
+        backend = self.target.backend(stage.name, names.state_bucket, names.state_prefix)
+        missing = not making or stage.name == BOOTSTRAP
+        open_state(terraform, backend, may_be_missing=missing)
+
+
+def settle_doubts(terraform: Terraform, report: Callable[[str], None]) -> None:
+    """Take over what an earlier run made without knowing so, before anything else is done."""
+    journal = Journal(terraform.folder)
+    in_doubt = journal.in_doubt()
+    if in_doubt:
+        adopt(terraform, in_doubt, report)
+        journal.keep([])

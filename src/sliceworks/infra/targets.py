@@ -6,14 +6,14 @@ import os
 import platform
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import orjson
 
+from sliceworks.cloud import Session, Token
+from sliceworks.cloud.connecting import credentials
 from sliceworks.infra.standin.schemas import google
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Object = dict[str, Any]
 PROVIDER = "SLICEWORKS_GOOGLE_PROVIDER"
@@ -35,8 +35,6 @@ _SERVICES = {
     "STORAGE": "storage/v1",
     "VERTEX_AI": "aiplatform/v1",
 }
-BOOTSTRAP = "0-bootstrap"
-_BESIDE: Object = {"local": {"path": "terraform.tfstate"}}
 _NOWHERE = "http://127.0.0.1:9"  # what the provider would ask beyond the APIs it is told of is refused at once
 _QUIET = {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "TF_INPUT": "0"}
 
@@ -47,34 +45,31 @@ class Target:
 
     impersonates: bool = True
 
-    @property
-    def installs(self) -> bool:
-        """Whether Terraform installs the provider itself."""
-        return True
-
     def environment(self, folder: Path) -> dict[str, str]:
         """What Terraform finds in its environment."""
         return {**os.environ, **_QUIET}
 
+    @property
+    def patience(self) -> int:
+        """Seconds to wait for somebody else who works on the same state."""
+        return 60
+
     def backend(self, stage: str, bucket: str, prefix: str) -> Object:
-        """Where the state of a stage lies: in the bucket, but for the stage that makes the bucket."""
-        if stage == BOOTSTRAP:
-            return _BESIDE
+        """Where the state of a stage lies: in the bucket, in a folder of its own."""
         return {"gcs": {"bucket": bucket, "prefix": f"{prefix}/{stage}"}}
+
+    def session(self, service: str, host: str = "") -> Session:
+        """One of Google's APIs, asked as whoever runs this; paths begin with the version."""
+        return Session(f"https://{host or service}.googleapis.com", credentials())
 
 
 @dataclass(frozen=True, slots=True)
 class TwinTarget(Target):
-    """A twin's cloud: the state lies beside the files, and nobody is impersonated."""
+    """A twin's cloud: the state lies in a bucket there too, and nobody is impersonated."""
 
     address: str = ""
     token: str = field(default="", repr=False)
     impersonates: bool = False
-
-    @property
-    def installs(self) -> bool:
-        """Not when somebody named a folder that has it."""
-        return not os.environ.get(PROVIDER)
 
     def environment(self, folder: Path) -> dict[str, str]:
         """The twin's addresses and credentials, in the variables that the real provider reads too."""
@@ -93,33 +88,39 @@ class TwinTarget(Target):
             "TF_CLI_CONFIG_FILE": str(self._configuration(folder)),
         }
 
-    def backend(self, stage: str, bucket: str, prefix: str) -> Object:
-        """In the stage's own folder, which is where Terraform puts it when it is told nothing."""
-        return {}
+    @property
+    def patience(self) -> int:
+        """Nobody else works on a twin."""
+        return 3
+
+    def session(self, service: str, host: str = "") -> Session:
+        """The same API of the twin."""
+        return Session(f"{self.address}/{service}", Token(self.token))
 
     def _configuration(self, folder: Path) -> Path:
         """Terraform's own settings: providers come from this machine alone."""
         file = folder / "terraform.rc"
-        real = os.environ.get(PROVIDER)
-        if real:
-            rule = f'  dev_overrides {{\n    "hashicorp/google" = {orjson.dumps(real).decode()}\n  }}\n'
-        else:
-            rule = f"  filesystem_mirror {{\n    path = {orjson.dumps(str(_mirror(folder))).decode()}\n  }}\n"
-        file.write_text(f"provider_installation {{\n{rule}}}\n")
+        mirror = orjson.dumps(str(_mirror(folder))).decode()
+        file.write_text(f"provider_installation {{\n  filesystem_mirror {{\n    path = {mirror}\n  }}\n}}\n")
         return file
 
 
 def _mirror(folder: Path) -> Path:
-    """A folder from which Terraform installs the stand-in as if it were the real provider of that version."""
+    """A folder from which Terraform installs a provider: the stand-in as if it were the real one, or the real one itself."""
     version, mirror = google().version, folder / "providers"
+    text = f'#!/bin/sh\nexec "{sys.executable}" -m sliceworks.infra.standin\n'
+    real = os.environ.get(PROVIDER)
+    if real:
+        text = f'#!/bin/sh\nexec "{Path(real).expanduser() / "terraform-provider-google"}" "$@"\n'
     for host in ("registry.terraform.io", "registry.opentofu.org"):
         home = mirror / host / "hashicorp" / "google" / version / _platform()
         home.mkdir(parents=True, exist_ok=True)
         program = home / f"terraform-provider-google_v{version}"
-        text = f'#!/bin/sh\nexec "{sys.executable}" -m sliceworks.infra.standin\n'
         if not program.exists() or program.read_text() != text:
             program.write_text(text)
             program.chmod(0o755)
+            for lock in folder.glob("stages/*/.terraform.lock.hcl"):
+                lock.unlink()  # it holds the provider to what the other one was
     return mirror
 
 

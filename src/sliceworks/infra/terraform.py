@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import orjson
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError
 from sliceworks.infra import troubles
+from sliceworks.infra.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +21,17 @@ if TYPE_CHECKING:
     from sliceworks.infra.programs import Program
 
 Object = dict[str, Any]
-_LOCK = "-lock-timeout=60s"
+_NAMES = ("email", "dataset_id", "table_id", "membership_id", "display_name", "name", "service", "id")
+"""Where resources have what people call them by, best first."""
+_PLAN = "doubts.tfplan"
 
 
 class TerraformFailed(SliceworksError):
     """Terraform ended with an error: its own words, and where in the stage they point to."""
+
+
+class NoBucket(TerraformFailed):
+    """The bucket for the state is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +59,76 @@ class Terraform:
     folder: Path
     environment: Mapping[str, str]
     stage: str
+    patience: int = 60
+    """Seconds to wait for somebody else who works on the same state."""
 
-    def init(self, *, installs: bool) -> None:
+    def init(self) -> None:
         """Get the folder ready: modules, the provider, the backend."""
-        arguments = ["init", "-reconfigure", "-no-color"] if installs else ["get", "-no-color"]
-        done = self._run(arguments)
+        done = self._run(["init", "-reconfigure", "-no-color"])
         if done.returncode:
             raise self._failed(done.stdout + done.stderr)
 
     def plan(self, *, destroy: bool = False) -> list[Change]:
         """What would change."""
-        told = self._told(["plan", "-json", _LOCK, *(["-destroy"] if destroy else [])])
+        told = self._told(["plan", "-json", self._lock, *(["-destroy"] if destroy else [])])
         return told.changes
 
     def drift(self) -> list[Change]:
         """What is no longer as it was made, and would be put right: tags and the like, which change by themselves, are no drift."""
         wrong = {change.address for change in self.plan() if change.action not in ("noop", "read")}
-        found = self._told(["plan", "-refresh-only", "-json", _LOCK]).drift if wrong else []
+        found = self._told(["plan", "-refresh-only", "-json", self._lock]).drift if wrong else []
         return [change for change in found if change.address in wrong]
 
     def apply(self, report: Callable[[str], None], *, destroy: bool = False) -> list[Change]:
         """Make it so; `report` hears of each resource as it is begun and done."""
-        told = self._told(["destroy" if destroy else "apply", "-json", "-auto-approve", _LOCK], report)
+        told = self._told(["destroy" if destroy else "apply", "-json", "-auto-approve", self._lock], report)
         return told.changes
+
+    def pull(self) -> str:
+        """The state as it is, in JSON; empty where there is none."""
+        return self._must(["state", "pull"])
+
+    def push(self, file: Path) -> bool:
+        """Put a state into the bucket, unless what is there is newer."""
+        done = self._run(["state", "push", "-no-color", str(file)])
+        if done.returncode and not re.search(r"\bserial\b", done.stderr):
+            raise self._failed(done.stderr)
+        return not done.returncode
+
+    def unlock(self, lock: str) -> None:
+        """Free a state that somebody who is gone has locked."""
+        self._must(["force-unlock", "-force", "-no-color", lock])
+
+    def planned_values(self) -> list[Object]:
+        """What would be made, with the values that are known."""
+        try:
+            self._told(["plan", "-json", self._lock, f"-out={_PLAN}"])
+            shown: Object = orjson.loads(self._must(["show", "-json", _PLAN]))
+        finally:
+            (self.folder / _PLAN).unlink(missing_ok=True)
+        return [each for each in shown.get("resource_changes") or () if each["change"]["actions"] == ["create"]]
+
+    def take_over(self, address: str, found: str) -> bool:
+        """Have a thing that is there in the state; False where there is none."""
+        done = self._run(["import", "-no-color", self._lock, address, found])
+        if done.returncode and "non-existent remote object" not in done.stderr:
+            raise self._failed(done.stdout + done.stderr)
+        return not done.returncode
+
+    @property
+    def _lock(self) -> str:
+        return f"-lock-timeout={self.patience}s"
+
+    def _must(self, arguments: Sequence[str]) -> str:
+        done = self._run(arguments)
+        if done.returncode:
+            raise self._failed(done.stderr)
+        return done.stdout
 
     def outputs(self) -> Object:
         """What the stage has to give."""
-        done = self._run(["output", "-json", "-no-color"])
-        if done.returncode:
-            raise self._failed(done.stderr)
-        return {name: each["value"] for name, each in orjson.loads(done.stdout or "{}").items()}
+        said = self._must(["output", "-json", "-no-color"])
+        return {name: each["value"] for name, each in orjson.loads(said or "{}").items()}
 
     def resources(self) -> list[str]:
         """The addresses of what is there, as the state has it."""
@@ -88,6 +136,15 @@ class Terraform:
         if done.returncode and "No state file was found" not in done.stderr:
             raise self._failed(done.stderr)
         return done.stdout.split("\n")[:-1]
+
+    def names(self) -> list[tuple[str, str]]:
+        """What there is, as the state has it: the kind of each thing and what it is called. Bindings of policies have no names."""
+        done = self._run(["state", "pull"])
+        if done.returncode:
+            raise self._failed(done.stderr)
+        found = (orjson.loads(done.stdout) if done.stdout.strip() else {}).get("resources") or ()
+        things = [(each["type"], one["attributes"]) for each in found if each["mode"] == "managed" for one in each["instances"]]
+        return [(kind, str(_name(has))) for kind, has in things if "_iam_" not in kind and _name(has)]
 
     def _run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -100,7 +157,7 @@ class Terraform:
         )
 
     def _told(self, arguments: Sequence[str], report: Callable[[str], None] | None = None) -> Told:
-        told, loose = Told(), list[str]()
+        told, loose, journal = Told(), list[str](), Journal(self.folder)
         command = [*self.program.command, *arguments]
         with subprocess.Popen(
             command, cwd=self.folder, env=dict(self.environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -109,31 +166,38 @@ class Terraform:
             assert process.stderr is not None
             try:
                 for line in process.stdout:
-                    _take(told, loose, line, report)
+                    _take(told, loose, line, report, journal)
                 loose.append(process.stderr.read())
                 code = process.wait()
             except KeyboardInterrupt:
                 # Terraform hears of Ctrl-C too, ends what it began, and writes its state: it is waited for.
                 progress.say(f"{self.stage}: Terraform ends what it began")
-                process.stdout.read()
+                for line in process.stdout:
+                    _take(told, loose, line, report, journal)
                 process.wait()
+                journal.settle()
                 raise
+        if code >= 0:
+            # It ended by itself, and what it did is in the state; one that was killed has left its journal to the next.
+            journal.settle()
         if code:
             raise self._failed("\n".join(loose), told.problems)
         return told
 
     def _failed(self, text: str, problems: Sequence[str] = ()) -> TerraformFailed:
         said = troubles.told(list(problems)) or _first_error(text)
-        return TerraformFailed(f"{self.stage}: {said}", hint=troubles.remedy(" ".join(problems) or text, self.folder))
+        cls = NoBucket if troubles.has_no_bucket(text) else TerraformFailed
+        return cls(f"{self.stage}: {said}", hint=troubles.remedy(" ".join(problems) or text, self.stage))
 
 
-def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None] | None) -> None:
+def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None] | None, journal: Journal) -> None:
     """One line of what Terraform says in JSON; others are kept for want of better."""
     try:
         said = orjson.loads(line)
     except orjson.JSONDecodeError:
         loose.append(line)
         return
+    journal.take(said)
     kind = said.get("type")
     if kind in ("planned_change", "resource_drift"):
         change = Change(said["change"]["resource"]["addr"], str(said["change"]["action"]))
@@ -142,6 +206,10 @@ def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None]
         told.problems.append(_problem(said["diagnostic"]))
     elif kind in ("apply_start", "apply_complete") and report:
         report(str(said.get("@message", "")).removesuffix("..."))
+
+
+def _name(attributes: Object) -> object:
+    return next((attributes[key] for key in _NAMES if attributes.get(key)), "")
 
 
 def _problem(diagnostic: Object) -> str:

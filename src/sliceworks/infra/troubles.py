@@ -6,8 +6,11 @@ import re
 
 AGAIN = "`sliceworks env apply` goes on where it stopped"
 _MOST = 3
-_LOCK = re.compile(r"\bID: +(?P<id>\S+).*?\bWho: +(?P<who>\S+)", re.DOTALL)
+_LOCK = re.compile(r"\bID: +(?P<id>\S+).*?\bWho: +(?P<who>\S+)(?:.*?\bCreated: +(?P<since>\S+ [0-9:]+))?", re.DOTALL)
+_NO_BUCKET = re.compile(r"bucket doesn't exist|specified bucket does not exist", re.IGNORECASE)
 _REMEDIES = (
+    (_NO_BUCKET.pattern, "the bucket for the state must be there first: `gcloud storage buckets create gs://BUCKET`"),
+    (r"bucket you tried to delete is not empty|containing objects without", "set spec.forceDestroy to true, apply, then destroy"),
     (r"deletion.protection", "set spec.deletionProtection to false, apply, then destroy"),
     (r"quota", f"ask for more quota, or for less in the document; then {AGAIN}"),
     (r"stockout|does not have enough resources", f"try another zone, spot or a reservation, or later; {AGAIN}"),
@@ -33,17 +36,21 @@ def told(problems: list[str]) -> str:
     return "; ".join(once[:_MOST]) + more
 
 
-def remedy(said: str, folder: object) -> str:
+def has_no_bucket(said: str) -> bool:
+    """Whether the bucket for the state is what is missing."""
+    return _NO_BUCKET.search(said) is not None
+
+
+def remedy(said: str, stage: str) -> str:
     """What to do about it; empty when Terraform's own words must do."""
     if "state lock" in said or "Error acquiring" in said:
-        return _unlocking(said, folder)
+        return _unlocking(said, stage)
     return next((words for pattern, words in _REMEDIES if re.search(pattern, said, re.IGNORECASE)), "")
 
 
-def _unlocking(said: str, folder: object) -> str:
+def _unlocking(said: str, stage: str) -> str:
     found = _LOCK.search(said)
     who = f"{found['who']} is" if found else "somebody else is"
+    since = f" since {found['since']}" if found and found["since"] else ""
     lock = found["id"] if found else "ID"
-    return (
-        f"{who} at work on it, or was stopped in the middle: then `terraform -chdir={folder} force-unlock {lock}`, and apply again"
-    )
+    return f"{who} at work on it{since}, or was stopped in the middle: then `sliceworks env unlock {stage} {lock}`, and apply again"

@@ -19,7 +19,6 @@ import orjson
 
 if TYPE_CHECKING:
     from sliceworks.infra.stages import Stage
-    from sliceworks.infra.targets import Target
 
 Object = dict[str, Any]
 _OURS = "*.tf", "*.tftpl", "*.proto", "columns.json"
@@ -53,12 +52,10 @@ class Workspace:
         """The folder of a stage."""
         return self.folder / "stages" / name
 
-    def write(self, stage: Stage, earlier: Object, target: Target, state: tuple[str, str]) -> Path:
-        """A stage's variables and backend; returns its folder."""
+    def write(self, stage: Stage, earlier: Object) -> Path:
+        """A stage's variables; returns its folder."""
         folder = self.stage(stage.name)
         _put(folder / "environment.auto.tfvars.json", {**stage.variables, **earlier})
-        backend = target.backend(stage.name, *state)
-        _put(folder / "backend.tf.json", {"terraform": {"backend": backend} if backend else {}})
         return folder
 
     def write_for_builds(self, stage: Stage) -> None:

@@ -33,7 +33,7 @@ def stream(google: Google, name: str, dataset: str, **config: Any) -> str:
     """A topic with the schema of load tests, whose messages go to the table."""
     schema = Schema(type_=Schema.Type.PROTOCOL_BUFFER, definition=(MODULE / "record.proto").read_text())
     made = google.schemas.create_schema(parent=f"projects/{PROJECT}", schema=schema, schema_id=f"{name}-schema")
-    topic = google.publisher.topic_path(PROJECT, name)
+    topic = str(google.publisher.topic_path(PROJECT, name))
     settings = SchemaSettings(schema=made.name, encoding=Encoding.JSON)
     google.publisher.create_topic(Topic(name=topic, schema_settings=settings))
     target = BigQueryConfig(table=f"{PROJECT}.{dataset}.records", use_topic_schema=True, write_metadata=True, **config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import signal
 import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ COOKIE = ("TF_PLUGIN_MAGIC_COOKIE", "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d
 _HANDSHAKE, _PROTOCOL = 1, 5
 _LARGEST = 256 * 1024 * 1024
 _CONTROLLER = "plugin.GRPCController"
+_LOOK = 1.0
 
 
 async def serve(handlers: Mapping[str, Callable[[Any], Awaitable[Any]]]) -> int:
@@ -37,9 +39,20 @@ async def serve(handlers: Mapping[str, Callable[[Any], Awaitable[Any]]]) -> int:
         certificate = _listen(grpc, server, f"unix:{address}")
         await server.start()
         print(f"{_HANDSHAKE}|{_PROTOCOL}|unix|{address}|grpc|{certificate}", flush=True)
+        # Ctrl-C reaches everybody at the terminal; Terraform decides what becomes of it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        watch = asyncio.create_task(_watch(os.getppid(), ended))
         await ended.wait()
+        watch.cancel()
         await server.stop(grace=1)
     return 0
+
+
+async def _watch(parent: int, ended: asyncio.Event) -> None:
+    """End with Terraform: one that was killed says no goodbye."""
+    while os.getppid() == parent:
+        await asyncio.sleep(_LOOK)
+    ended.set()
 
 
 def _provider(grpc: Any, handlers: Mapping[str, Callable[[Any], Awaitable[Any]]]) -> Any:

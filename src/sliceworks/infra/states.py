@@ -1,0 +1,87 @@
+"""Where the state of a stage lies: in the bucket, and beside the stage's files only for as long as there is no bucket.
+
+The first stage makes the bucket, so its state begins here, goes up into the bucket as soon as that is there, and comes back
+down before the bucket is removed with everything in it. Whatever lies here and is not empty is newer than what is in the bucket:
+a run that was stopped on the way goes on from there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.infra.terraform import NoBucket
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sliceworks.infra.terraform import Terraform
+
+Object = dict[str, Any]
+LOCAL = "beside.tfstate"
+"""Not the name that Terraform gives: about a file of that name it asks whenever a stage goes to its bucket."""
+_BESIDE: Object = {"local": {"path": LOCAL}}
+_BACKEND = "backend.tf.json"
+
+
+def open_state(terraform: Terraform, backend: Object, *, may_be_missing: bool) -> None:
+    """Get a stage ready to work with its state. Without a bucket that is here, if it may."""
+    write_backend(terraform.folder, backend)
+    try:
+        terraform.init()
+    except NoBucket:
+        if not may_be_missing:
+            raise
+        write_backend(terraform.folder, _BESIDE)
+        terraform.init()
+    else:
+        _up(terraform)
+
+
+def bring_down(terraform: Terraform) -> None:
+    """Have the state here, before the bucket that it lies in is removed."""
+    text = terraform.pull()
+    write_backend(terraform.folder, _BESIDE)
+    if text.strip():
+        _put(terraform.folder / LOCAL, text.encode())
+    terraform.init()
+
+
+def _up(terraform: Terraform) -> None:
+    """Bring what lies here into the bucket, unless that is newer. It is put aside here only once it is there."""
+    here = terraform.folder / LOCAL
+    if holds_something(here):
+        terraform.push(here)
+        here.replace(here.with_name(f"{LOCAL}.moved"))
+
+
+def in_bucket(terraform: Terraform) -> bool:
+    """Whether a stage that was opened has its state in the bucket."""
+    found = orjson.loads((terraform.folder / _BACKEND).read_bytes())
+    return "gcs" in found["terraform"]["backend"]
+
+
+def holds_something(file: Path) -> bool:
+    """Whether a state has resources in it."""
+    try:
+        found = orjson.loads(file.read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return False
+    return bool(found.get("resources"))
+
+
+def write_backend(folder: Path, backend: Object) -> None:
+    """Tell Terraform where the state is."""
+    text = orjson.dumps({"terraform": {"backend": backend}}, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    file = folder / _BACKEND
+    if not file.exists() or file.read_bytes() != text:
+        file.write_bytes(text)
+
+
+def _put(file: Path, data: bytes) -> None:
+    """All of it or nothing."""
+    beside = file.with_name(f".{file.name}.new")
+    beside.write_bytes(data)
+    beside.chmod(0o600)
+    beside.replace(file)
