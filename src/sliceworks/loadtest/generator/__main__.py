@@ -1,0 +1,129 @@
+"""`python -m sliceworks.loadtest.generator FOLDER --role local|master|worker`: one process of a test.
+
+The folder holds `test.json`: the document, whom to ask, and how many share the work. The key comes in a variable.
+Twice a second a sender writes one line of JSON about itself to stdout. When stdin says stop, or ends, it sends nothing more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gevent
+import orjson
+from gevent.fileobject import FileObject
+
+from sliceworks.loadtest import plans
+from sliceworks.loadtest.generator.keys import KEY
+from sliceworks.loadtest.generator.locusts import Job, environment
+from sliceworks.specs.load_test import LoadTestSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GRACE = 10.0
+_EVERY = 0.5
+_BEGIN = "begin"
+_LEAD = 500_000_000
+"""From the word to begin until the beginning, in nanoseconds: time for all workers to hear of it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do one process's part."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--role", choices=["local", "master", "worker"], default="local")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=5557)
+    asked = parser.parse_args(arguments)
+    told = orjson.loads((asked.folder / "test.json").read_bytes())
+    spec = LoadTestSpec.model_validate(told["spec"])
+    plan = plans.make(spec, Path(told["files"]), url=told["url"], key=os.environ.pop(KEY, ""))
+    job = Job(plan, asked.folder, workers=told["workers"])
+    return {"local": _local, "master": _master, "worker": _worker}[asked.role](job, asked)
+
+
+def _local(job: Job, _asked: argparse.Namespace) -> int:
+    """All of the work in this process."""
+    found = environment(job)
+    runner = found.create_local_runner()
+    job.begins = time.time_ns() + _LEAD
+    runner.start(1, spawn_rate=1)
+    return _follow(job, runner)
+
+
+def _worker(job: Job, asked: argparse.Namespace) -> int:
+    """A share of the work, when the master says so."""
+    found = environment(job)
+    runner = found.create_worker_runner(asked.host, asked.port)
+
+    def begin(environment: Any, msg: Any) -> None:
+        job.begins = msg.data
+
+    runner.register_message(_BEGIN, begin)
+    return _follow(job, runner)
+
+
+def _master(job: Job, asked: argparse.Namespace) -> int:
+    """Bring the workers together and tell them when to begin."""
+    found = environment(job)
+    port = asked.port or _free_port(asked.host)
+    runner = found.create_master_runner(asked.host, port)
+    _say({"port": port})
+    stopping = gevent.spawn(_until_told)
+    while len(runner.clients.ready) < job.workers and not stopping.ready():
+        gevent.sleep(0.05)
+    begins = time.time_ns() + _LEAD
+    runner.send_message(_BEGIN, begins)
+    runner.start(job.workers, spawn_rate=job.workers)
+    while not stopping.ready():
+        gevent.sleep(_EVERY)
+    runner.quit()
+    return 0
+
+
+def _follow(job: Job, runner: Any) -> int:
+    """Tell how it goes until it is done, or until it is told to stop."""
+    stopping = gevent.spawn(_until_told)
+    said_when = False
+    while not job.done.wait(_EVERY):
+        if job.worker is not None:
+            if not said_when:
+                said_when = True
+                _say({"begins": job.begins})
+            _say(job.worker.tally.told())
+            job.writer.flush()
+        if stopping.ready():
+            if job.worker is not None:
+                job.worker.stop(GRACE)
+            break
+    if job.worker is not None:
+        job.done.wait(GRACE)
+        _say({**job.worker.tally.told(), "done": job.done.is_set() and not job.worker.stopped})
+    runner.quit()
+    return 0
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as found:
+        found.bind((host, 0))
+        return int(found.getsockname()[1])
+
+
+def _until_told() -> None:
+    """Return when stdin says stop, or when nobody is there any more to say it."""
+    FileObject(sys.stdin.fileno(), "rb", close=False).readline()
+
+
+def _say(what: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(orjson.dumps(what) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

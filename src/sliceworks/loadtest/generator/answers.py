@@ -1,0 +1,253 @@
+"""Reads answers while they come: when the first token was there, when each piece, how many tokens, and what went wrong.
+
+A piece is what a server sends of an answer in one event. Its moment is that of the bytes that completed it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.loadtest.rows import NEVER, Failure
+
+if TYPE_CHECKING:
+    from sliceworks.loadtest.rows import Record
+
+
+class Answer:
+    """Takes the body of an answer as it comes. `text` is what the model said, as far as it is known."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.texts: list[str] = []
+        self.complete = True
+        """False while a stream has not said that it is at its end."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    def feed(self, data: bytes, moment: int) -> None:
+        """A part of the body."""
+        raise NotImplementedError
+
+    def finish(self, moment: int) -> None:
+        """The body is whole."""
+
+    def said(self, text: str, moment: int) -> None:
+        """The model said something."""
+        record = self.record
+        if record.first_token == NEVER:
+            record.first_token = moment
+        record.piece(moment)
+        self.texts.append(text)
+
+    def wrong(self, failure: Failure) -> None:
+        """Keep the first thing that went wrong."""
+        if self.record.failure is Failure.NONE:
+            self.record.failure = failure
+
+
+class Bytes(Answer):
+    """Any body at all."""
+
+    def feed(self, data: bytes, moment: int) -> None:
+        if self.record.first_token == NEVER:
+            self.record.first_token = moment
+
+
+class Whole(Answer):
+    """An object of JSON, read when it is whole. Its first token comes with its last."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record)
+        self._parts: list[bytes] = []
+
+    def feed(self, data: bytes, moment: int) -> None:
+        self._parts.append(data)
+
+    def finish(self, moment: int) -> None:
+        if self.record.status >= 400:
+            return
+        try:
+            found = orjson.loads(b"".join(self._parts))
+        except orjson.JSONDecodeError:
+            self.wrong(Failure.GARBLED)
+            return
+        if not isinstance(found, dict):
+            self.wrong(Failure.GARBLED)
+        elif found.get("error"):
+            self.wrong(Failure.REPORTED)
+        else:
+            self.said(self.told(found), moment)
+
+    def told(self, found: dict[str, Any]) -> str:
+        """What the model said."""
+        raise NotImplementedError
+
+
+class Stream(Answer):
+    """Server-sent events, one object of JSON in each."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record)
+        self._rest = b""
+
+    def feed(self, data: bytes, moment: int) -> None:
+        if self.record.status >= 400:
+            return
+        events = (self._rest + data).replace(b"\r\n", b"\n").split(b"\n\n")
+        self._rest = events.pop()
+        for event in events:
+            self._event(event, moment)
+
+    def _event(self, event: bytes, moment: int) -> None:
+        data = b"\n".join(line[5:].lstrip() for line in event.split(b"\n") if line.startswith(b"data:"))
+        if not data:
+            return
+        if data == b"[DONE]":
+            self.complete = True
+            return
+        try:
+            found = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            self.wrong(Failure.GARBLED)
+            return
+        if not isinstance(found, dict):
+            self.wrong(Failure.GARBLED)
+        elif found.get("error"):
+            self.wrong(Failure.REPORTED)
+        else:
+            self.told(found, moment)
+
+    def finish(self, moment: int) -> None:
+        if self.record.status < 400 and (self._rest.strip() or not self.complete):
+            self.wrong(Failure.CLOSED)
+
+    def told(self, found: dict[str, Any], moment: int) -> None:
+        """One event."""
+        raise NotImplementedError
+
+
+def _usage(record: Record, found: dict[str, Any]) -> None:
+    usage = found.get("usage")
+    if isinstance(usage, dict):
+        for name, field in (("prompt_tokens", "tokens_in"), ("completion_tokens", "tokens_out")):
+            if isinstance(usage.get(name), int):
+                setattr(record, field, usage[name])
+
+
+def _first(found: dict[str, Any]) -> dict[str, Any]:
+    choices = found.get("choices")
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+
+
+class OpenAiStream(Stream):
+    """Chunks of a chat or of a completion, until [DONE]."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record)
+        self.complete = False
+
+    def told(self, found: dict[str, Any], moment: int) -> None:
+        choice = _first(found)
+        delta = choice.get("delta") or choice
+        text = delta.get("content") or delta.get("text") or delta.get("reasoning_content") or ""
+        if text:
+            self.said(text, moment)
+        _usage(self.record, found)
+
+
+class OpenAiWhole(Whole):
+    """A whole chat or completion."""
+
+    def told(self, found: dict[str, Any]) -> str:
+        _usage(self.record, found)
+        choice = _first(found)
+        return str((choice.get("message") or {}).get("content") or choice.get("text") or "")
+
+
+class GenerateStream(Stream):
+    """Triton's generate extension, piece by piece."""
+
+    def told(self, found: dict[str, Any], moment: int) -> None:
+        self.said(str(found.get("text_output", "")), moment)
+
+
+class GenerateWhole(Whole):
+    """Triton's generate extension."""
+
+    def told(self, found: dict[str, Any]) -> str:
+        return str(found.get("text_output", ""))
+
+
+class InferWhole(Whole):
+    """An answer of the Open Inference Protocol; binary outputs are not asked for."""
+
+    def told(self, found: dict[str, Any]) -> str:
+        if not isinstance(found.get("outputs"), list):
+            self.wrong(Failure.GARBLED)
+        return ""
+
+
+class SaxWhole(Whole):
+    """The gateway's answer for Sax."""
+
+    def told(self, found: dict[str, Any]) -> str:
+        answers = found.get("response") or found.get("generated_text") or ""
+        return answers if isinstance(answers, str) else ""
+
+
+class JetStream(Answer):
+    """JSON objects one after the other, with nothing between them."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record)
+        self._rest = bytearray()
+        self._seen, self._depth, self._quoted, self._escaped = 0, 0, False, False
+
+    def feed(self, data: bytes, moment: int) -> None:
+        if self.record.status >= 400:
+            return
+        self._rest += data
+        begin = 0
+        for place in range(self._seen, len(self._rest)):
+            if self._ends(self._rest[place]):
+                self._object(bytes(self._rest[begin : place + 1]), moment)
+                begin = place + 1
+        del self._rest[:begin]
+        self._seen = len(self._rest)
+
+    def _ends(self, byte: int) -> bool:
+        """Whether an object ends here."""
+        if self._quoted:
+            if self._escaped:
+                self._escaped = False
+            elif byte == 0x5C:
+                self._escaped = True
+            elif byte == 0x22:
+                self._quoted = False
+        elif byte == 0x22:
+            self._quoted = True
+        elif byte == 0x7B:
+            self._depth += 1
+        elif byte == 0x7D:
+            self._depth -= 1
+            return self._depth == 0
+        return False
+
+    def _object(self, data: bytes, moment: int) -> None:
+        try:
+            found = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            self.wrong(Failure.GARBLED)
+            return
+        samples = ((found.get("stream_content") or {}).get("samples")) or found.get("samples") or [found]
+        sample = samples[0] if samples and isinstance(samples[0], dict) else {}
+        self.record.tokens_out = max(self.record.tokens_out, 0) + len(sample.get("token_ids") or ())
+        self.said(str(sample.get("text", "")), moment)
+
+    def finish(self, moment: int) -> None:
+        if self.record.status < 400 and self._rest.strip():
+            self.wrong(Failure.CLOSED)

@@ -1,0 +1,291 @@
+"""LoadTest: what is asked of a model server, how often, for how long, and what would be good enough."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from sliceworks.specs.gateway import Secret
+from sliceworks.specs.model import Metadata, Name, Seconds, Spec
+from sliceworks.specs.objectives import parse
+
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Rate = Annotated[float, Field(gt=0, le=1_000_000)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Api = Literal["openai-chat", "openai-completions", "oip-infer", "oip-generate", "sax", "jetstream", "http"]
+STREAMS = frozenset({"openai-chat", "openai-completions", "oip-generate", "jetstream"})
+"""The APIs that can answer piece by piece."""
+
+
+def _rate(value: object) -> object:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _lasting(value: float) -> float:
+    if value <= 0:
+        raise ValueError("must be more than nothing")
+    return value
+
+
+def _objective(value: str) -> str:
+    parse(value)
+    return value
+
+
+PerSecond = Annotated[Rate, BeforeValidator(_rate)]
+Lasting = Annotated[Seconds, AfterValidator(_lasting)]
+Objective = Annotated[str, AfterValidator(_objective)]
+Weight = Annotated[Share, BeforeValidator(_rate)]
+
+
+class Target(Spec):
+    """Who is asked: an address, or a ModelService of the cluster."""
+
+    url: str = ""
+    service: Name | None = None
+    namespace: Name | None = None
+    key: Secret | None = Field(default=None, description="Where the key is kept that is sent as a bearer token.")
+    authority: str = Field(default="", description="A file of certificates to trust for https.")
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        if bool(self.url) == bool(self.service):
+            raise ValueError("give url or service, one of them")
+        if self.url:
+            parts = urlsplit(self.url)
+            if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+                raise ValueError(f"a url is such as http://127.0.0.1:8080, found {self.url!r}")
+        return self
+
+
+class Lengths(Spec):
+    """How long something is, in tokens: always the same, evenly between two bounds, or around a mean, never outside the bounds."""
+
+    mean: Positive
+    deviation: Annotated[float, Field(ge=0), BeforeValidator(_rate)] = 0.0
+    least: Positive = 1
+    most: Positive = 1_000_000
+    shape: Literal["normal", "lognormal", "uniform"] = Field(
+        default="normal", description="uniform is even between least and most."
+    )
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if not self.least <= self.mean <= self.most:
+            raise ValueError(f"the mean {self.mean} is not between least {self.least} and most {self.most}")
+        return self
+
+
+class SharedPrefix(Spec):
+    """A beginning that several prompts have in common, such as a system prompt: servers that keep it answer sooner."""
+
+    tokens: Positive
+    groups: Positive = 1
+
+
+class Synthetic(Spec):
+    """Prompts made up of common words, about as long as asked for."""
+
+    input: Lengths
+    output: Lengths | None = Field(default=None, description="What each request asks for at most; the options' when left out.")
+    prefix: SharedPrefix | None = None
+    count: Positive = Field(default=1_000, description="How many different ones; then they come again.")
+
+
+class Prompts(Spec):
+    """What is sent: lines of a file, made-up texts, or a trace with the moments at which its requests came."""
+
+    file: str = Field(
+        default="", description="JSON lines, here or as gs://bucket/object: a text, or an object with a prompt or messages."
+    )
+    field: str = Field(default="prompt", description="The field of the text.")
+    order: Literal["as-written", "shuffled"] = "as-written"
+    synthetic: Synthetic | None = None
+    texts: list[str] = Field(default_factory=list)
+    trace: str = Field(
+        default="", description="JSON lines with timestamp in ms, and prompt, or input_length and output_length in tokens."
+    )
+    turns: Positive = Field(default=1, description="Requests of one conversation, each with what was said before; a chat only.")
+    think: Seconds = Field(default=0.0, description="From an answer to the next turn.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if sum(map(bool, (self.file, self.synthetic, self.texts, self.trace))) != 1:
+            raise ValueError("give one of file, synthetic, texts and trace")
+        return self
+
+
+class Ramp(Spec):
+    """A rate that grows, or falls, evenly."""
+
+    first: PerSecond
+    last: PerSecond
+
+
+class Steps(Spec):
+    """One rate after the other, each as long."""
+
+    rates: Annotated[list[PerSecond], Field(min_length=1)]
+    arrivals: Literal["poisson", "constant"] = "poisson"
+
+
+class Stage(Spec):
+    """A part of a test. All but `users` are open: requests leave at their moment, whether or not others were answered."""
+
+    constant: PerSecond | None = Field(default=None, description="Requests per second, evenly apart.")
+    poisson: PerSecond | None = Field(
+        default=None, description="Requests per second, as many people who do not know of each other send them."
+    )
+    ramp: Ramp | None = None
+    steps: Steps | None = None
+    users: Positive | None = Field(default=None, description="Closed: so many send one request after the other's answer.")
+    replay: Annotated[float, Field(gt=0), BeforeValidator(_rate)] | None = Field(
+        default=None, description="The trace, so many times as fast as it was."
+    )
+    lasts: Lasting | None = Field(default=None, alias="for", description="How long; each step of steps. A replay may do without.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = (self.constant, self.poisson, self.ramp, self.steps, self.users, self.replay)
+        if sum(each is not None for each in given) != 1:
+            raise ValueError("give one of constant, poisson, ramp, steps, users and replay")
+        if self.lasts is None and self.replay is None:
+            raise ValueError("for: how long it lasts is missing")
+        return self
+
+
+class Options(Spec):
+    """What is asked of the model beside the prompt."""
+
+    max_tokens: Positive = 128
+    temperature: Annotated[float, Field(ge=0), BeforeValidator(_rate)] | None = None
+    ignore_eos: bool = Field(default=False, description="Go on to maxTokens whatever the model says; vLLM's field.")
+    extra: dict[str, Any] = Field(default_factory=dict, description="Put into the request as they are.")
+
+
+class Plain(Spec):
+    """A request of plain HTTP. `{prompt}` in the body is replaced by the prompt, as the inside of a JSON string."""
+
+    method: Literal["GET", "POST", "PUT"] = "POST"
+    path: str = "/"
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str = ""
+
+
+class Times(Spec):
+    """When a request is given up."""
+
+    connect: Lasting = 10.0
+    idle: Lasting = Field(default=120.0, description="From one piece of an answer to the next, and until the first.")
+    total: Lasting = 600.0
+
+
+class StopRule(Spec):
+    """When to end a test early: what has been measured by then is kept."""
+
+    errors: Weight = Field(default=0.5, description="Share of requests that fail,")
+    over: Lasting = Field(default=10.0, description="in so much time,")
+    at_least: Positive = Field(default=20, description="of so many requests or more.")
+    delay: Lasting | None = Field(default=None, description="Requests leave so much later than they should.")
+
+
+class Delivery(Spec):
+    """When a run counts: it sent what was asked for, when it was asked for. Otherwise it measured the sender."""
+
+    share: Weight = Field(default=0.99, description="Of the requests that were to be sent.")
+    delay: Lasting = Field(default=0.05, description="Between when a request was to leave and when it did, p99.")
+
+
+class Workers(Spec):
+    """Who sends: processes of this machine, or pods of a cluster."""
+
+    count: Positive = 1
+    cluster: bool = False
+    image: str = Field(default="", description="Of the load worker, with cluster.")
+    namespace: Name | None = None
+
+
+class Publish(Spec):
+    """Records of all requests through Pub/Sub into BigQuery, as an environment's loadMetrics made them."""
+
+    project: str
+    topic: str
+    dataset: str = ""
+    table: str = "requests"
+
+
+class Results(Spec):
+    """Where results go: a folder of this machine always, and further."""
+
+    folder: str = "load-tests"
+    publish: Publish | None = None
+    tokenizer: str = Field(
+        default="", description="A tokenizer.json that counts tokens after the run; what the server reports when left out."
+    )
+    keep_texts: bool = Field(default=False, description="Keep the answers too.")
+
+
+class LoadTestSpec(Spec):
+    """What a load test does."""
+
+    target: Target
+    api: Api = "openai-chat"
+    model: str = ""
+    stream: bool = True
+    options: Options = Options()
+    http: Plain | None = None
+    infer: dict[str, Any] | None = Field(default=None, description="The body of an infer request of the Open Inference Protocol.")
+    prompts: Prompts | None = None
+    stages: Annotated[list[Stage], Field(min_length=1)]
+    warm_up: Seconds = Field(default=0.0, description="At the beginning; sent, and not counted.")
+    slo: list[Objective] = Field(default_factory=list, description="Such as `ttft p99 < 500ms` and `errors < 1%`.")
+    stop: StopRule = StopRule()
+    delivery: Delivery = Delivery()
+    times: Times = Times()
+    workers: Workers = Workers()
+    tags: dict[str, str] = Field(default_factory=dict)
+    results: Results = Results()
+    seed: Natural = 0
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for problem in _problems(self):
+            raise ValueError(problem)
+        return self
+
+
+def _problems(spec: LoadTestSpec) -> list[str]:
+    """What is wrong between fields."""
+    found = []
+    if spec.api == "http" and spec.http is None:
+        found.append("api http needs the field http: what is sent")
+    if spec.api != "http" and spec.http is not None:
+        found.append(f"http is for api http, not for {spec.api}")
+    if spec.api == "oip-infer" and spec.infer is None:
+        found.append("api oip-infer needs the field infer: the body of the request")
+    if spec.api != "http" and not spec.model:
+        found.append("model is required")
+    if spec.api not in {"http", "oip-infer"} and spec.prompts is None:
+        found.append("prompts are required")
+    if any(stage.replay for stage in spec.stages) and not (spec.prompts and spec.prompts.trace):
+        found.append("a replay needs prompts with a trace")
+    if spec.prompts and spec.prompts.turns > 1 and spec.api != "openai-chat":
+        found.append("several turns need api openai-chat")
+    if spec.prompts and spec.prompts.turns > 1 and any(stage.users is None for stage in spec.stages):
+        found.append("several turns need stages of users: a turn waits for the answer before it")
+    lasting = sum(stage.lasts * (len(stage.steps.rates) if stage.steps else 1) for stage in spec.stages if stage.lasts)
+    if spec.warm_up and lasting and spec.warm_up >= lasting:
+        found.append(f"the warm-up of {spec.warm_up:g}s leaves nothing of the {lasting:g}s to be counted")
+    return found
+
+
+class LoadTest(Spec):
+    """The document."""
+
+    api_version: Literal["sliceworks.dev/v1alpha1"]
+    kind: Literal["LoadTest"]
+    metadata: Metadata
+    spec: LoadTestSpec
