@@ -38,7 +38,7 @@ def build(program: Program) -> Path:
     target = cache_folder() / _digest(program) / program.name
     if target.exists():
         return target
-    with _locked(target.parent):
+    with locked(target.parent):
         if not target.exists():
             _compile(program, target)
     return target
@@ -47,9 +47,9 @@ def build(program: Program) -> Path:
 def module_folder(program: Program, module: str) -> Path:
     """The folder of a Go module that `program` requires: manifests such as CRDs are read from there."""
     done = subprocess.run(
-        [_go(), "list", "-m", "-f", "{{.Dir}}", module],
+        [go(), "list", "-m", "-f", "{{.Dir}}", module],
         cwd=program.folder,
-        env=_environment(),
+        env=go_environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -64,7 +64,7 @@ def _compile(program: Program, target: Path) -> None:
     print(f"building {program.name} from its Go module (minutes the first time) …", file=sys.stderr, flush=True)
     unfinished = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        done = subprocess.run(_command(program, unfinished), cwd=program.folder, env=_environment(), check=False)
+        done = subprocess.run(_command(program, unfinished), cwd=program.folder, env=go_environment(), check=False)
         if done.returncode:
             raise CannotBuild(f"go build of {program.package} failed with {done.returncode}; its own words are above")
         unfinished.rename(target)
@@ -74,10 +74,11 @@ def _compile(program: Program, target: Path) -> None:
 
 
 def _command(program: Program, output: Path) -> list[str]:
-    return [_go(), "build", "-trimpath", "-buildvcs=false", "-ldflags", program.ldflags, "-o", str(output), program.package]
+    return [go(), "build", "-trimpath", "-buildvcs=false", "-ldflags", program.ldflags, "-o", str(output), program.package]
 
 
-def _environment() -> dict[str, str]:
+def go_environment() -> dict[str, str]:
+    """What Go is run with."""
     return {**os.environ, "GOWORK": "off"}
 
 
@@ -87,7 +88,8 @@ def _digest(program: Program) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
-def _go() -> str:
+def go() -> str:
+    """Go itself."""
     path = shutil.which("go")
     if path is None:
         raise CannotBuild(
@@ -97,7 +99,8 @@ def _go() -> str:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
+    """Let one run at a time make what a folder is to hold."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

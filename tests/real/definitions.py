@@ -1,0 +1,47 @@
+"""CustomResourceDefinitions as their makers publish them, read from Go modules at pinned versions. Nothing is built."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+from tests.real.build import CannotBuild, go, go_environment
+
+Object = dict[str, Any]
+GATEWAY_API = "sigs.k8s.io/gateway-api@v1.4.0"
+ISTIO = "istio.io/api@v1.28.0"
+PROMETHEUS = "github.com/GoogleCloudPlatform/prometheus-engine@v0.17.2"
+_FILES = (
+    (GATEWAY_API, "config/crd/standard/gateway.networking.k8s.io_gateways.yaml"),
+    (GATEWAY_API, "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"),
+    (ISTIO, "kubernetes/customresourcedefinitions.gen.yaml"),
+    (PROMETHEUS, "charts/operator/crds/monitoring.googleapis.com_podmonitorings.yaml"),
+)
+_KINDS = {"Gateway", "HTTPRoute", "VirtualService", "DestinationRule", "PodMonitoring"}
+
+
+@cache
+def serving() -> tuple[Object, ...]:
+    """Those of the kinds that lead to model servers, and that watch them."""
+    return tuple(
+        each
+        for module, file in _FILES
+        for each in yaml.load_all((_folder(module) / file).read_text(), yaml.CSafeLoader)
+        if each and each["spec"]["names"]["kind"] in _KINDS
+    )
+
+
+@cache
+def _folder(module: str) -> Path:
+    """Where a module lies, downloaded and checked by Go."""
+    done = subprocess.run(
+        [go(), "mod", "download", "-json", module], env=go_environment(), capture_output=True, text=True, check=False
+    )
+    told = orjson.loads(done.stdout or "{}")
+    if done.returncode or "Dir" not in told:
+        raise CannotBuild(f"Go cannot get {module}: {told.get('Error') or done.stderr.strip()}")
+    return Path(told["Dir"])
