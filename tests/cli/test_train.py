@@ -13,6 +13,7 @@ from sliceworks.base.errors import Forbidden
 from sliceworks.cli import main, train_cluster
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from sliceworks.kube.client import Client
@@ -23,8 +24,10 @@ SECRET: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"na
 
 
 @pytest.fixture
-def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(monkeypatch, capsys)
+def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    shell = Shell(monkeypatch, capsys)
+    yield shell
+    shell.close()
 
 
 def changed(tmp_path: Path, old: str, new: str) -> str:
@@ -33,21 +36,16 @@ def changed(tmp_path: Path, old: str, new: str) -> str:
     return str(file)
 
 
-def jobsets(found: list[Any]) -> Any:
-    async def look(client: Client) -> None:
-        found.extend(await train_cluster.all_jobsets(client, None))
-
-    return look
+async def stored(client: Client) -> list[str]:
+    return [each["metadata"]["name"] for each in await train_cluster.all_jobsets(client, None)]
 
 
 def test_a_job_is_checked_shown_and_sent(train: Shell) -> None:
-    stored: list[Any] = []
-    train.after = jobsets(stored)
     said = train("submit", "-q", "-f", str(JOB))
     assert said.code == 0, said.err
     assert said.lines[0][-4:] == ["CHIPS", "USD/HOUR", "AHEAD", "WAIT"]
     assert said.lines[1][-4:] == ["16", "51.52", "0", "none"]
-    assert [each["metadata"]["name"] for each in stored] == ["hello-one-slice"]
+    assert train.on(stored) == ["hello-one-slice"]
 
 
 def test_who_is_ahead_is_said(train: Shell) -> None:
@@ -57,18 +55,16 @@ def test_who_is_ahead_is_said(train: Shell) -> None:
         first = await send(client, "hello-one-slice")
         assert first["metadata"]["name"] == "hello-one-slice"
 
-    train.before = busy
+    train.ready(busy)
     said = train("submit", "-q", "second", *FLAGS, "--priority", "medium", "--", "true")
     assert said.lines[1][-2:] == ["1", "unknown"], said
-    said = train("submit", "-q", "second", *FLAGS, "--priority", "high", "--", "true")
+    said = train("submit", "-q", "third", *FLAGS, "--priority", "high", "--", "true")
     assert said.lines[1][-2:] == ["0", "unknown"], said
 
 
 def test_dry_runs_send_nothing(train: Shell) -> None:
-    stored: list[Any] = []
-    train.after = jobsets(stored)
     said = train("submit", "-q", "-f", str(JOB), "--dry-run", "server", "-o", "name")
-    assert (said.code, said.out, stored) == (0, "jobset/hello-one-slice\n", [])
+    assert (said.code, said.out, train.on(stored)) == (0, "jobset/hello-one-slice\n", [])
     said = train("submit", "-f", str(JOB), "--dry-run", "client", "-o", "json")
     assert orjson.loads(said.out)["kind"] == "JobSet"
 
@@ -158,7 +154,7 @@ def test_the_queue_must_have_the_type_and_the_quota(train: Shell) -> None:
 
 
 def test_kueue_and_jobset_must_be_there(train: Shell) -> None:
-    train.workloads = False
+    train.ready(platform, workloads=False)
     for arguments, what in ((("submit", "-q", "-f", str(JOB)), "Kueue"), (("list",), "JobSet"), (("top",), "Kueue")):
         said = train(*arguments)
         assert (said.code, said.err.splitlines()) == (
@@ -183,7 +179,7 @@ def test_secrets_claims_and_accounts_must_be_there(train: Shell) -> None:
         await platform(client)
         await client.create(SECRET)
 
-    train.before = with_secret
+    train.ready(with_secret)
     for flags, told in (
         (("--secret", "TOKEN=hug/a"), "--secret: there is no Secret 'hug' in tpu-training"),
         (("--secret", "TOKEN=hub/b"), "--secret: the Secret 'hub' has no key 'b'"),
@@ -203,7 +199,7 @@ def test_a_namespace_that_the_queue_does_not_take_is_told(train: Shell) -> None:
         queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": "tpu-job-queue"}}
         await client.create({**queue, "spec": {"clusterQueue": "slices"}}, "stray", resource=train_cluster.LOCAL_QUEUES)
 
-    train.before = unlabelled
+    train.ready(unlabelled)
     said = train("submit", "-q", "first", *FLAGS, "-n", "stray")
     assert "--queue: queue slices takes no work from namespace stray" in said.err
 
@@ -213,7 +209,7 @@ def test_a_name_is_taken_once(train: Shell) -> None:
         await platform(client)
         await send(client, "hello-one-slice")
 
-    train.before = taken
+    train.ready(taken)
     said = train("submit", "-q", "-f", str(JOB))
     assert "error: there is already a job hello-one-slice in tpu-training" in said.err
     assert "hint: take another name, or sliceworks train cancel" in said.err
@@ -239,7 +235,7 @@ def test_who_may_not_look_may_still_submit_and_who_may_not_submit_is_told(train:
         return await created(self, obj, *rest, **options)
 
     monkeypatch.setattr(Whole, "create", refused)
-    said = train("submit", "-q", "-f", str(JOB))
+    said = train("submit", "-q", "first", *FLAGS)
     assert said.code == 1
     assert "hint: ask the administrator for a team's role" in said.err
 
@@ -258,18 +254,21 @@ def test_no_cluster_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, 
 
 
 def test_waiting_ends_when_the_job_runs_or_has_finished(train: Shell) -> None:
-    train.before = with_machines
+    train.ready(with_machines)
     said = train("submit", "-f", str(JOB), "-o", "name", "--wait=running", "--timeout", "10m")
     assert said.code == 0, said.err
     lines = said.err.splitlines()
     assert lines[-1].startswith("Waiting until hello-one-slice runs: done in")
     assert lines[-2].endswith("hello-one-slice running: 4 of 4 hosts are ready")
+    said = train("wait", "hello-one-slice", "--timeout", "10m")
+    assert (said.code, "hello-one-slice completed: " in said.err) == (0, True), said.err
+    train("cancel", "hello-one-slice", "-y")
     said = train("submit", "-f", str(JOB), "-o", "name", "--wait", "--timeout", "10m")
     assert (said.code, "hello-one-slice completed: " in said.err) == (0, True), said.err
 
 
 def test_waiting_ends_with_a_job_that_fails_or_takes_too_long(train: Shell) -> None:
-    train.before = with_machines
+    train.ready(with_machines)
     said = train("submit", "-f", str(JOB), "-o", "name", "--wait", "--timeout", "30s")
     assert (said.code, "error: hello-one-slice is not finished after 30 seconds: running" in said.err) == (3, True), said.err
 
@@ -277,7 +276,7 @@ def test_waiting_ends_with_a_job_that_fails_or_takes_too_long(train: Shell) -> N
         await with_machines(client)
         await send(client, "hello-one-slice", fail="crash", fail_seconds="90")
 
-    train.before = crashing
+    train.ready(crashing)
     said = train("wait", "hello-one-slice")
     assert (said.code, "error: hello-one-slice failed: jobset failed" in said.err) == (1, True), said.err
     assert "after 1 restart" in said.err

@@ -15,6 +15,8 @@ from sliceworks.kube.well_known import JOB, POD
 from sliceworks.training.states import state
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sliceworks.kube.client import Client
 
 Object = dict[str, Any]
@@ -22,10 +24,11 @@ HERE = ("-n", TEAM)
 
 
 @pytest.fixture
-def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
     shell = Shell(monkeypatch, capsys)
-    shell.before = busy
-    return shell
+    shell.ready(busy)
+    yield shell
+    shell.close()
 
 
 async def busy(client: Client) -> None:
@@ -50,23 +53,20 @@ def test_jobs_are_listed_with_what_runs_first(train: Shell) -> None:
     assert wide.lines[1][9:11] == ["8", "32"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "names"),
-    [
-        (("--state", "queued"), ["hello-one-slice"]),
-        (("--state", "running", "--state", "queued"), ["hello-multi-slice", "hello-one-slice"]),
+def test_jobs_are_picked(train: Shell) -> None:
+    both = ["hello-multi-slice", "hello-one-slice"]
+    for flags, names in (
+        (("--state", "queued"), both[1:]),
+        (("--state", "running", "--state", "queued"), both),
         (("--state", "failed"), []),
-        (("--queue", "tpu-job-queue"), ["hello-multi-slice", "hello-one-slice"]),
+        (("--queue", "tpu-job-queue"), both),
         (("--queue", "other"), []),
-        (("--type", "v4-32"), ["hello-multi-slice", "hello-one-slice"]),
+        (("--type", "v4-32"), both),
         (("--type", "v4-16"), []),
-        (("--team", "tpu-training"), ["hello-multi-slice", "hello-one-slice"]),
+        (("--team", "tpu-training"), both),
         (("--team", "research"), []),
-    ],
-)
-def test_jobs_are_picked(train: Shell, flags: tuple[str, ...], names: list[str]) -> None:
-    said = train("list", "-o", "name", *flags)
-    assert said.out.split() == [f"jobset/{name}" for name in names]
+    ):
+        assert train("list", "-o", "name", *flags).out.split() == [f"jobset/{name}" for name in names], flags
 
 
 def test_an_unknown_team_is_told(train: Shell) -> None:
@@ -87,14 +87,14 @@ def test_what_ended_last_comes_first_among_what_has_ended() -> None:
 def test_one_job_is_shown_with_its_hosts_timeline_and_events(train: Shell) -> None:
     said = train("show", "hello-multi-slice")
     facts, hosts, times, events = said.out.split("\n\n")
-    assert "State        running: 8 of 8 hosts are ready\n" in facts
-    assert "Slices       2 × v4-32, on-demand, 8 hosts, 32 chips, 103.04 USD an hour\n" in facts
-    assert "Queue        tpu-job-queue, priority high, admitted by slices\n" in facts
+    assert "State      running: 8 of 8 hosts are ready\n" in facts
+    assert "Slices     2 × v4-32, on-demand, 8 hosts, 32 chips, 103.04 USD an hour\n" in facts
+    assert "Queue      tpu-job-queue, priority high, admitted by slices\n" in facts
     assert [line.split()[0] for line in hosts.splitlines()][1:] == [
         *(f"slice-{number}/{host}" for number in (0, 1) for host in range(4)),
         "tensorboard-0/0",
     ]
-    assert [line.split()[2] for line in times.splitlines()[1:]] == ["submitted", "has", "admitted", "started", "first", "last"]
+    assert [line.split()[2] for line in times.splitlines()[1:]] == ["submitted", "has", "admitted", "first", "last"]
     assert events.splitlines()[0].split() == ["AGE", "TYPE", "EVENT", "OF", "MESSAGE"]
 
 
@@ -116,64 +116,44 @@ def test_a_job_that_is_not_there_is_told_with_the_closest(train: Shell) -> None:
 
 
 def test_a_job_is_cancelled(train: Shell) -> None:
-    left: list[str] = []
-
-    async def look(client: Client) -> None:
-        await clock.sleep(30)
-        left.extend(each["metadata"]["name"] for each in await train_cluster.all_jobsets(client, None))
-
-    train.after = look
     said = train("cancel", "hello-multi-slice", "-y")
-    assert (said.out, left) == ("jobset/hello-multi-slice is cancelled\n", ["hello-one-slice"])
+    assert said.out == "jobset/hello-multi-slice is cancelled\n"
+    assert [line[0] for line in train("list").lines[1:]] == ["hello-one-slice"]
+
+
+async def kin(client: Client) -> set[str]:
+    """Everything that runs, by its uid."""
+    every = [*(await client.list_all(POD, TEAM)).items, *(await client.list_all(JOB, TEAM)).items]
+    return {each["metadata"]["uid"] for each in every if "one-slice" not in each["metadata"]["name"]}
 
 
 def test_what_runs_begins_again_in_its_place(train: Shell) -> None:
-    before: list[Object] = []
-    after: list[Object] = []
-    found: list[Object] = []
-
-    async def running(client: Client) -> None:
-        await busy(client)
-        before.extend((await client.list_all(POD, TEAM)).items)
-        before.extend((await client.list_all(JOB, TEAM)).items)
-
-    async def look(client: Client) -> None:
-        await clock.sleep(90)
-        after.extend((await client.list_all(POD, TEAM)).items)
-        found.extend(await train_cluster.all_jobsets(client, TEAM))
-
-    train.before, train.after = running, look
+    before = train.on(kin)
     said = train("restart", "hello-multi-slice", "-y")
     assert (said.code, said.out) == (0, "jobset/hello-multi-slice begins again\n"), said.err
-    assert len(after) == 9
-    assert not {each["metadata"]["uid"] for each in before} & {each["metadata"]["uid"] for each in after}
-    states = {each["metadata"]["name"]: (state(each), each["status"].get("restarts", 0)) for each in found}
-    assert states == {"hello-multi-slice": ("running", 0), "hello-one-slice": ("queued", 0)}
+    train.on(lambda _client: clock.sleep(90))
+    after = train.on(kin)
+    assert (len(before), len(after), before & after) == (12, 12, set())
+    assert [line[5:7] for line in train("list").lines[1:]] == [["running", "0"], ["queued", "0"]]
 
 
 def test_what_has_ended_is_submitted_again_as_it_was(train: Shell) -> None:
-    specs: list[Object] = []
-    states: list[str] = []
-
-    async def ended(client: Client) -> None:
-        await failed(client)
-        specs.append((await train_cluster.all_jobsets(client, TEAM))[0])
-
-    async def look(client: Client) -> None:
-        await clock.sleep(30)
+    async def only(client: Client) -> Object:
         [found] = await train_cluster.all_jobsets(client, TEAM)
-        specs.append(found)
-        states.append(state(found))
+        return found
 
-    train.before, train.after = ended, look
+    train.ready(failed)
+    old = train.on(only)
     said = train("restart", "hello-one-slice", "-y", "-o", "json")
     assert said.code == 0, said.err
-    fresh, (old, new) = orjson.loads(said.out), specs
+    fresh = orjson.loads(said.out)
+    train.on(lambda _client: clock.sleep(30))
+    new = train.on(only)
     assert old["metadata"]["uid"] != new["metadata"]["uid"]
-    assert state(old) == "failed"
-    assert fresh["spec"]["suspend"] is True
-    assert states[0] in ("running", "starting")
-    assert new["spec"] == old["spec"]  # the same flavor was chosen anew
+    assert (state(old), state(fresh), state(new)) == ("failed", "queued", "running")
+    assert "kueue" in str(_pod_template(old)["metadata"])
+    assert "kueue" not in str(_pod_template(fresh)["metadata"])
+    assert _pod_template(new)["spec"] == _pod_template(old)["spec"]
 
 
 def test_what_waits_has_nothing_to_begin_again(train: Shell) -> None:
@@ -196,7 +176,7 @@ def test_logs_of_a_job_that_has_not_started_are_told_so(train: Shell) -> None:
 def test_logs_of_an_attempt_that_is_gone_are_told_so(train: Shell) -> None:
     said = train("logs", "hello-multi-slice", "--previous")
     assert "error: hello-multi-slice has not been restarted: there is nothing before" in said.err
-    train.before = failed
+    train.ready(failed)
     said = train("logs", "hello-one-slice", "--previous")
     assert "error: the pods of attempt 0 of hello-one-slice are gone, and their logs with them" in said.err
     assert "gcloud logging read" in said.err
@@ -210,3 +190,8 @@ def test_chips_in_use_are_shown_as_bars(train: Shell) -> None:
     assert queues.splitlines()[1].split() == ["slices", "#" * 20, "32", "32", "1", "1"]
     assert types.splitlines()[1].split() == ["v4-32", "#" * 20, "32", "32"]
     assert orjson.loads(train("top", "-o", "json").out)["types"][0]["used"] == 32
+
+
+def _pod_template(jobset: Object) -> Object:
+    template: Object = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    return template

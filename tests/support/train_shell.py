@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sliceworks.base import clock
 from sliceworks.cli import main, train_cluster
@@ -15,6 +15,7 @@ from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable
 
     import pytest
@@ -23,6 +24,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 ENVIRONMENT = EXAMPLES / "environments" / "training" / "environment.yaml"
 TEAM = "tpu-training"
 Object = dict[str, Any]
+T = TypeVar("T")
 
 
 class Said(NamedTuple):
@@ -39,32 +41,50 @@ class Said(NamedTuple):
 
 
 class Shell:
-    """Runs commands. `before` makes a cluster ready; `after` sees it when the command is done."""
+    """Runs commands, one after another on one twin. `ready` says how the next twin is made, and ends the one before."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
-        self.before: Callable[[Client], Awaitable[None]] = platform
-        self.after: Callable[[Client], Awaitable[None]] | None = None
-        self.workloads = True
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready, self._workloads = platform, True
         monkeypatch.setattr(train_cluster, "run", self._on_twin)
 
     def __call__(self, *arguments: str) -> Said:
         code = main.run(["train", *arguments])
         return Said(code, *self._capsys.readouterr())
 
+    def ready(self, make: Callable[[Client], Awaitable[None]], *, workloads: bool = True) -> None:
+        """The next command finds a twin that was made so."""
+        self.close()
+        self._ready, self._workloads = make, workloads
+
+    def on(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Do something else with the twin."""
+        found: T = self._on_twin(work, "", {})
+        return found
+
+    def close(self) -> None:
+        """End the twin."""
+        if self._loop is not None:
+            self._loop.run_until_complete(self._twin.__aexit__(None, None, None))
+            self._loop.close()
+            self._loop = None
+
     def _on_twin(self, work: Callable[[Client], Awaitable[Any]], namespace: str, where: Object) -> Any:
         async def whole() -> Any:
-            async with Cluster(workloads=self.workloads) as twin:
-                client = Client(twin.transport(), namespace=namespace or TEAM)
-                if self.workloads:
-                    await self.before(client)
-                found = await work(client)
-                if self.after is not None:
-                    await self.after(client)
-                return found
+            return await work(Client(self._twin.transport(), namespace=namespace or TEAM))
 
         with train_cluster.remedies():
-            return clock.run(whole(), virtual=True, seed=1)
+            return self._open().run_until_complete(whole())
+
+    def _open(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = clock.new_loop(virtual=True, seed=1)
+            self._twin = Cluster(workloads=self._workloads)
+            self._loop.run_until_complete(self._twin.__aenter__())
+            if self._workloads:
+                self._loop.run_until_complete(self._ready(Client(self._twin.transport(), namespace=TEAM)))
+        return self._loop
 
 
 async def platform(client: Client) -> None:

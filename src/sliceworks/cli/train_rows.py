@@ -119,9 +119,10 @@ def _image(jobset: Object) -> str:
 
 def _ran(jobset: Object) -> str:
     """How long it runs or ran: since it was let go by its queue."""
-    resumed = condition(jobset, "Suspended")
-    if resumed.get("status") != "False":
+    if state(jobset) in WAITS:
         return "-"
+    resumed = condition(jobset, "Suspended")
+    began = resumed["lastTransitionTime"] if resumed.get("status") == "False" else jobset["metadata"]["creationTimestamp"]
     over = ending(jobset).get("lastTransitionTime")
-    seconds = _since(resumed["lastTransitionTime"]) - (_since(over) if over else 0)
+    seconds = _since(began) - (_since(over) if over else 0)
     return duration.human(max(seconds, 0))

@@ -30,6 +30,8 @@ _OF_JOBSET = {
     "Completed": "completed",
     "Failed": "failed",
 }
+# Times have whole seconds: within one, this is the order in which things happen.
+_RANKS = {"submitted": 0, "Workload": 1, "started": 2, "Pod": 3, "JobSet": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Step:
 def timeline(jobset: Object, workload: Object | None, pods: Iterable[Object]) -> list[Step]:
     """Every step, first to last."""
     found = [*_of_jobset(jobset), *_of_workload(workload), *_of_pods(pods)]
-    found.sort(key=lambda each: each[0])
+    found.sort(key=lambda each: (each[0], _RANKS.get(each[1], _RANKS[each[3]])))
     steps: list[Step] = []
     for at, what, said, source in found:
         after = (datetime.fromisoformat(at) - datetime.fromisoformat(steps[-1].at)).total_seconds() if steps else 0.0
