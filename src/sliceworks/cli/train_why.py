@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sliceworks.cli import options
+from sliceworks.base.errors import Forbidden, NotFound, SliceworksError
+from sliceworks.cli import options, train_cluster
 from sliceworks.cli.output import show_one
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from sliceworks.kube import Client
     from sliceworks.training.why.answer import Answer
 
-_MOST_NAMES = 2000
+_MOST_NAMES = 2000  # so many are looked through for one that was meant
 
 
 @click.command()
@@ -29,28 +30,22 @@ def why(*, name: str, namespace: str, output: str, **where: Any) -> int:
 
     Every cause names the object and the field it was read from. What may not be read is told at the end.
     """
-    from sliceworks.cli import connections
-
-    async def main() -> Answer:
-        async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(
-                connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace)
-            )
-            return await answer_for(client, name, await _container(stack, where))
-
-    found = connections.run(main, **where)
     from sliceworks.cli import why_page
 
-    if output == "table":
-        click.echo(why_page.page(found), nl=False)
-    else:
-        show_one(why_page.data(found), output)
+    async def work(client: Client) -> None:
+        async with AsyncExitStack() as stack:
+            found = await answer_for(client, name, await _container(stack, where))
+        if output == "table":
+            click.echo(why_page.page(found), nl=False)
+        else:
+            show_one(why_page.data(found), output)
+
+    train_cluster.run(work, namespace, where)
     return 0
 
 
 async def answer_for(client: Client, name: str, container: Container | None = None) -> Answer:
-    """Read and explain; an error with the closest names where there is no such job."""
-    from sliceworks.base.errors import NotFound
+    """Read and explain; an error with the closest name where there is no such job."""
     from sliceworks.training.why.explain import explain
     from sliceworks.training.why.gather import gather
 
@@ -60,30 +55,24 @@ async def answer_for(client: Client, name: str, container: Container | None = No
         raise await _unknown(client, name) from error
 
 
-async def _unknown(client: Client, name: str) -> Exception:
-    import difflib
-
-    from sliceworks.base.errors import Forbidden, NotFound, SliceworksError
-    from sliceworks.training.why.reading import JOBSET
-
+async def _unknown(client: Client, name: str) -> SliceworksError:
+    """In which namespace there is a job of this name, or which is called nearly so."""
     try:
-        known = [each["metadata"]["name"] for each in (await client.list(JOBSET, client.namespace, limit=_MOST_NAMES)).items]
+        known = (await client.list(train_cluster.JOBSETS, client.namespace, limit=_MOST_NAMES)).items
     except NotFound:
-        return SliceworksError("JobSet is not installed in this cluster", hint="install it, or use --twin")
+        return train_cluster.not_installed("JobSet")
     try:
-        elsewhere = (await client.list(JOBSET, fields=f"metadata.name={name}", limit=3)).items
+        elsewhere = (await client.list(train_cluster.JOBSETS, fields=f"metadata.name={name}", limit=3)).items
     except Forbidden:
         elsewhere = []
-    close = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else "sliceworks train list -A"
+    hint = train_cluster.closest(name, (each["metadata"]["name"] for each in known)) or "sliceworks train list -A"
     if elsewhere:
-        hint = f"there is one in {' and '.join(each['metadata']['namespace'] for each in elsewhere)}: -n names it"
+        hint = f"there is one in {' and '.join(each['metadata']['namespace'] for each in elsewhere)}: name it with -n"
     return SliceworksError(f"there is no training job {name!r} in {client.namespace}", hint=hint)
 
 
 async def _container(stack: AsyncExitStack, where: dict[str, Any]) -> Container | None:
     """The cloud behind the cluster, where it is known which one that is."""
-    from sliceworks.base.errors import SliceworksError
     from sliceworks.cli import clouds
 
     try:
