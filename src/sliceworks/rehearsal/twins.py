@@ -26,6 +26,7 @@ def run_here(home: Home, settings: Settings) -> None:
     """Be the twin, until SIGTERM or Ctrl-C."""
     import logging
 
+    from sliceworks.rehearsal.installed import installed
     from sliceworks.twin.main import TwinOptions, serve
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
@@ -44,7 +45,7 @@ def run_here(home: Home, settings: Settings) -> None:
     async def main() -> None:
         telling = asyncio.create_task(_tell(home))
         try:
-            await serve(options)
+            await serve(options, installed)
         finally:
             telling.cancel()
 

@@ -8,6 +8,8 @@ import ipaddress
 import os
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+Beside = Callable[[Cluster], AbstractAsyncContextManager[None]]
 _LOOPBACK = "127.0.0.1"
 _RECURSION = 5_000
 """Enough for every walk over the deepest document that is let in."""
@@ -50,8 +53,11 @@ class TwinOptions:
     cloud_port: int = 0
 
 
-async def serve(options: TwinOptions) -> None:
-    """Run a twin until SIGTERM or SIGINT. `ready.json` appears once it answers, and is gone again when it does not."""
+async def serve(options: TwinOptions, beside: Beside | None = None) -> None:
+    """Run a twin until SIGTERM or SIGINT. `ready.json` appears once it answers, and is gone again when it does not.
+
+    What is to run in its process with it is given as `beside`.
+    """
     sys.setrecursionlimit(_RECURSION)
     directory = options.directory
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,7 +80,7 @@ async def serve(options: TwinOptions) -> None:
 
     store.broken = broken
     try:
-        await _serve(options, store, made, stop)
+        await _serve(options, store, made, stop, beside)
     except asyncio.CancelledError:
         if not failures:
             raise
@@ -82,7 +88,9 @@ async def serve(options: TwinOptions) -> None:
         raise SliceworksError(f"the store cannot be written: {failures[0]}", hint="free some disk space and start the twin again")
 
 
-async def _serve(options: TwinOptions, store: Store, made: certificates.Certificates, stop: asyncio.Event) -> None:
+async def _serve(
+    options: TwinOptions, store: Store, made: certificates.Certificates, stop: asyncio.Event, beside: Beside | None
+) -> None:
     """Answer until `stop` is set."""
     directory = options.directory
     ready, token = directory / "ready.json", _token(directory / "token")
@@ -115,7 +123,8 @@ async def _serve(options: TwinOptions, store: Store, made: certificates.Certific
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         with collector.rested():
-            await stop.wait()
+            async with beside(cluster) if beside else nullcontext():
+                await stop.wait()
         ready.unlink(missing_ok=True)
         await cloud.stop()
         await server.stop()

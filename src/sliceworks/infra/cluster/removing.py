@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Resource
 
 Object = dict[str, Any]
+_PLACES = "namespaces"
 _DEFINITION = "ResourceGraphDefinition"
 _JOBSET = Identity("jobset.x-k8s.io/v1alpha2", "JobSet", "", "")
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -55,9 +56,10 @@ class Remover:
         for entry in reversed(self.inventory.entries.values()):
             if entry not in spaces:
                 by_step.setdefault(entry.step, []).append(entry)
+        places = by_step.pop(_PLACES, [])
         for step, entries in by_step.items():
             await self._step(entries, begun(Step(step)))
-        await self._step(spaces, begun(Step("namespaces")))
+        await self._step([*places, *spaces], begun(Step(_PLACES)))
         await self._last()
         return count
 
