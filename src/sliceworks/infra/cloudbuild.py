@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import yamls
+from sliceworks.infra import images
 from sliceworks.infra.names import Names
 from sliceworks.infra.stages import stages
 
@@ -30,6 +31,7 @@ def builds(environment: Environment) -> dict[str, str]:
     return {
         "cloudbuild.provision.yaml": yamls.dump(_build(environment, "provision", provision)),
         "cloudbuild.destroy.yaml": yamls.dump(_build(environment, "destroy", destroy)),
+        **images.files(environment),
     }
 
 
@@ -98,4 +100,5 @@ def commands(environment: Environment) -> str:
     submit = f"gcloud builds submit . --project {spec.project} --region {spec.region} --config"
     tag = f"{environment.metadata.name}-infra-deployment"
     listed = f"gcloud builds list --project {spec.project} --region {spec.region} --filter \"tags='{tag}'\""
-    return f"{submit} cloudbuild.provision.yaml\n{submit} cloudbuild.destroy.yaml\n{listed}\n"
+    built = images.command(environment)
+    return f"{submit} cloudbuild.provision.yaml\n{built}{submit} cloudbuild.destroy.yaml\n{listed}\n"
