@@ -181,6 +181,7 @@ class Running:
     program: Program
     port: int
     admin: int | None
+    grpc: int | None = None
 
     async def ask(self, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Got:
         return await ask(self.port, method, path, body, *headers, key=key)
@@ -203,7 +204,7 @@ async def gateway(spec: GatewaySpec, file: Path | None = None, limits: Limits | 
     program = Program(spec, file, limits or Limits(sweep=0.05, quiet=0.02))
     ports = await program.start()
     try:
-        yield Running(program, ports.main, ports.admin)
+        yield Running(program, ports.main, ports.admin, ports.grpc)
     finally:
         await program.stop(0.2)
 

@@ -7,7 +7,8 @@ import contextlib
 import logging
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
@@ -21,8 +22,8 @@ from sliceworks.serving.gateway.state import State, load_certificate, read_docum
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
-    from pathlib import Path
 
+    from sliceworks.serving.gateway.passage import Passage
     from sliceworks.serving.gateway.tracing import Tracer
     from sliceworks.specs.gateway import GatewaySpec
 
@@ -39,6 +40,7 @@ class Ports:
 
     main: int
     admin: int | None = None
+    grpc: int | None = None
 
 
 class Program:
@@ -56,6 +58,7 @@ class Program:
         self.server = Server(self.application, limits or Limits(body=spec.caps.body))
         self.admin: Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._grpc: tuple[Any, Passage, int] | None = None
         watch(self.application)
 
     @classmethod
@@ -72,10 +75,21 @@ class Program:
         if spec.admin is not None:
             self.admin = Server(Admin(self), Limits(body=64 * 1024))
             admin = await self.admin.start(spec.admin.host, spec.admin.port, None)
+        passed = await self._start_grpc(spec) if spec.listen.grpc_port is not None else None
         self.checks.follow()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._sweep()), loop.create_task(self._follow())]
-        return Ports(main, admin)
+        return Ports(main, admin, passed)
+
+    async def _start_grpc(self, spec: GatewaySpec) -> int:
+        try:
+            from sliceworks.serving.gateway import passage
+        except ImportError as error:
+            raise SliceworksError("listen.grpcPort needs grpcio", hint="pip install 'sliceworks[grpc]'") from error
+        tls = spec.listen.tls
+        files = (Path(tls.certificate).read_bytes(), Path(tls.key).read_bytes()) if tls is not None else None
+        self._grpc = await passage.start(self.application, spec.listen.host, spec.listen.grpc_port or 0, files)
+        return self._grpc[2]
 
     async def _sweep(self) -> None:
         while True:
@@ -126,7 +140,12 @@ class Program:
     async def stop(self, grace: float | None = None) -> None:
         """Take no new requests, finish those under way, and let go of everything."""
         self.application.draining = True
-        await self.server.stop(self.application.state.spec.drain if grace is None else grace)
+        patience = self.application.state.spec.drain if grace is None else grace
+        if self._grpc is not None:
+            await asyncio.gather(self.server.stop(patience), self._grpc[0].stop(patience))
+            await self._grpc[1].close()
+        else:
+            await self.server.stop(patience)
         if self.admin is not None:
             await self.admin.stop(0.5)
         for task in self._tasks:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.servers import Server
     from sliceworks.specs.gateway import Retries
 
-_WORTH_A_TRY = frozenset({429, 502, 503, 504})
+_UNWELL = frozenset({502, 503, 504})
+_WORTH_A_TRY = _UNWELL | {429}
 _MOMENT = 0.04
 _GATHERED = 1024 * 1024
 """Answers up to this length are sent whole, so that a server that dies amid one can be replaced by another."""
@@ -42,7 +43,8 @@ class Relay:
         failed, judged = True, True
         try:
             await self._deliver(call, exchange)
-            failed = exchange.status >= 500 and exchange.status != 501
+            # A plain 500 may be the request's own fault, and is at Triton: it must not shut out the requests of others.
+            failed = exchange.status in _UNWELL
         except asyncio.CancelledError:
             judged = False
             raise

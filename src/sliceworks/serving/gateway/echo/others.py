@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import orjson
 
 from sliceworks.serving.gateway.http.messages import EVENTS, JSON
 from sliceworks.serving.gateway.peek import parse
-from sliceworks.serving.gateway.refusals import malformed, no_route, unknown_model
+from sliceworks.serving.gateway.refusals import Refusal, malformed, no_route, unknown_model
 
 if TYPE_CHECKING:
     from sliceworks.serving.gateway.echo.engine import Engine, Record
@@ -64,7 +64,7 @@ async def _infer(engine: Engine, request: Request, reply: Reply, name: str) -> N
     """Tensors come back as they were sent."""
     if "inference-header-content-length" in request.headers:
         raise malformed("the echo model takes tensors as JSON only")
-    data = parse(request.body)
+    data = _parsed(request)
     inputs = data.get("inputs")
     if not isinstance(inputs, list) or not inputs:
         raise malformed("inputs must be a list of tensors")
@@ -88,8 +88,16 @@ async def _generate_stream(engine: Engine, request: Request, reply: Reply, name:
     await engine.say(record, reply, [b"data: " + orjson.dumps({**told, "text_output": word}) + b"\n\n" for word in words])
 
 
+def _parsed(request: Request) -> dict[str, Any]:
+    """The body. Triton blames itself for one that is no JSON, and so does what stands in for it."""
+    try:
+        return parse(request.body)
+    except Refusal as refusal:
+        raise Refusal(500, refusal.code, f"failed to parse the request JSON buffer: {refusal.message}") from refusal
+
+
 def _prompt(engine: Engine, request: Request, name: str) -> tuple[list[str], Record]:
-    data = parse(request.body)
+    data = _parsed(request)
     prompt = data.get("text_input")
     if not isinstance(prompt, str):
         raise malformed("text_input is missing")

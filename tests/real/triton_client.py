@@ -1,0 +1,100 @@
+"""Uses a server as Triton's own clients do, over HTTP and gRPC. Run by the interpreter that has them:
+
+python triton_client.py HTTP_ADDRESS GRPC_ADDRESS KEY
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# By name: the project's own environment does not have them.
+over_http: Any = import_module("tritonclient.http")
+over_grpc: Any = import_module("tritonclient.grpc")
+refusal: Any = import_module("tritonclient.utils").InferenceServerException
+
+
+def tensors(module: Any) -> list[Any]:
+    """Two tensors to add."""
+    found = []
+    for name in ("A", "B"):
+        tensor = module.InferInput(name, [3], "FP32")
+        tensor.set_data_from_numpy(np.array([1, 2, 3], dtype=np.float32))
+        found.append(tensor)
+    return found
+
+
+def use_http(address: str, headers: dict[str, str] | None) -> None:
+    """All that the HTTP client can ask."""
+    client = over_http.InferenceServerClient(address, concurrency=2)
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.get_server_metadata(headers=headers)["name"]
+    assert client.is_model_ready("add", headers=headers)
+    assert client.get_model_metadata("add", headers=headers)["inputs"][0]["datatype"] == "FP32"
+    assert client.get_model_config("add", headers=headers)["backend"] == "python"
+    result = client.infer("add", tensors(over_http), headers=headers)
+    assert result.as_numpy("SUM").tolist() == [2, 4, 6]
+    waiting = [client.async_infer("add", tensors(over_http), headers=headers) for _ in range(10)]
+    assert all(each.get_result().as_numpy("SUM").tolist() == [2, 4, 6] for each in waiting)
+    squeezed = client.infer(
+        "add", tensors(over_http), headers=headers, request_compression_algorithm="gzip", response_compression_algorithm="gzip"
+    )
+    assert squeezed.as_numpy("SUM").tolist() == [2, 4, 6]
+    refused(lambda: client.infer("nothing", tensors(over_http), headers=headers))
+    refused(lambda: client.infer("add", tensors(over_http)[:1], headers=headers))
+    client.close()
+
+
+def use_grpc(address: str, headers: dict[str, str] | None) -> None:
+    """The same over gRPC, and a stream."""
+    client = over_grpc.InferenceServerClient(address)
+    assert client.is_server_live(headers=headers)
+    assert client.is_server_ready(headers=headers)
+    assert client.is_model_ready("add", headers=headers)
+    assert client.get_model_metadata("add", headers=headers).inputs[0].datatype == "FP32"
+    result = client.infer("add", tensors(over_grpc), headers=headers)
+    assert result.as_numpy("SUM").tolist() == [2, 4, 6]
+    assert speak(client, headers) == [b"one", b"two", b"three"]
+    refused(lambda: client.infer("nothing", tensors(over_grpc), headers=headers))
+    client.close()
+
+
+def speak(client: Any, headers: dict[str, str] | None) -> list[bytes]:
+    """What a model says in pieces."""
+    said: queue.Queue[Any] = queue.Queue()
+    client.start_stream(lambda result, error: said.put(error or result), headers=headers)
+    text = over_grpc.InferInput("text_input", [1], "BYTES")
+    text.set_data_from_numpy(np.array([b"one two three"], dtype=object))
+    client.async_stream_infer("speak", [text])
+    found: list[bytes] = []
+    while len(found) < 3:
+        result = said.get(timeout=10)
+        assert not isinstance(result, Exception), result
+        found.append(result.as_numpy("text_output")[0])
+    client.stop_stream()
+    return found
+
+
+def refused(act: Callable[[], Any]) -> None:
+    """It must fail."""
+    try:
+        act()
+    except refusal:
+        return
+    raise AssertionError("it was not refused")
+
+
+if __name__ == "__main__":
+    http_address, grpc_address, key = sys.argv[1:]
+    for use, address in ((use_http, http_address), (use_grpc, grpc_address)):
+        # The clients write into what they are given.
+        use(address, {"authorization": f"Bearer {key}"} if key else None)
+    print("ok")

@@ -1,0 +1,156 @@
+"""Triton behind the gateway: the same cases on the echo model, which stands in for one, and on a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from tests.real import triton
+from tests.support.gateways import Running, document, gateway, until, upstream
+
+from sliceworks.base import clock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from contextlib import AbstractAsyncContextManager
+
+KEYS = [{"name": "a", "sha256": hashlib.sha256(b"right").hexdigest()}]
+MODELS = ("add", "speak")
+SCRIPT = Path(triton.__file__).with_name("triton_client.py")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[triton.Triton]:
+    folder = tmp_path_factory.mktemp("triton")
+    with triton.running(triton.repository(folder / "models"), folder / "log") as running:
+        yield running
+
+
+def in_front(url: str, kind: str, grpc: str = "", **more: Any) -> AbstractAsyncContextManager[Running]:
+    backend = {"kind": kind, "url": url, "grpc": grpc}
+    models = [{"name": name, "aliases": [f"{name}-alias"], "backends": [{**backend, "model": name}]} for name in MODELS]
+    return gateway(document(models=models, **more))
+
+
+@asynccontextmanager
+async def before_echo() -> AsyncIterator[Running]:
+    async with upstream(models=MODELS) as echo, in_front(echo.url, "echo") as gate:
+        yield gate
+
+
+@pytest.fixture(params=["echo", pytest.param("triton", marks=pytest.mark.real)])
+def served(request: pytest.FixtureRequest) -> Callable[[], AbstractAsyncContextManager[Running]]:
+    """A gateway with a server behind it."""
+    if request.param == "echo":
+        return before_echo
+    running: triton.Triton = request.getfixturevalue("real")
+    return lambda: in_front(running.url, "triton")
+
+
+def test_a_model_tells_of_itself(served: Callable[[], AbstractAsyncContextManager[Running]]) -> None:
+    async def main() -> None:
+        async with served() as gate:
+            assert (await gate.ask("GET", "/v2")).json["name"] == "sliceworks"
+            for path in (
+                "/v2/health/live",
+                "/v2/health/ready",
+                "/v2/models/speak/ready",
+                "/v2/models/speak-alias/versions/1/ready",
+            ):
+                got = await gate.ask("GET", path)
+                assert (got.status, got.body) == (200, b"")
+            metadata = (await gate.ask("GET", "/v2/models/speak")).json
+            assert metadata["inputs"][0]["name"] == "text_input"
+            assert metadata["inputs"][0]["datatype"] == "BYTES"
+            index = (await gate.ask("POST", "/v2/repository/index")).json
+            assert [(each["name"], each["state"]) for each in index] == [("add", "READY"), ("speak", "READY")]
+
+    clock.run(main())
+
+
+def test_tensors_as_json(served: Callable[[], AbstractAsyncContextManager[Running]]) -> None:
+    async def main() -> None:
+        async with served() as gate:
+            inputs = [{"name": name, "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]} for name in ("A", "B")]
+            got = await gate.ask("POST", "/v2/models/add/infer", {"id": "7", "inputs": inputs})
+            assert got.status == 200
+            assert got.json["id"] == "7"
+            assert got.json["model_name"] == "add"
+            assert got.json["outputs"][0]["shape"] == [2]
+
+    clock.run(main())
+
+
+def test_text_in_pieces(served: Callable[[], AbstractAsyncContextManager[Running]]) -> None:
+    async def main() -> None:
+        async with served() as gate:
+            got = await gate.ask("POST", "/v2/models/speak/generate_stream", {"text_input": "one two three"})
+            assert got.status == 200
+            assert got.headers["content-type"].startswith("text/event-stream")
+            events = [orjson.loads(event[6:]) for event in got.body.split(b"\n\n") if event]
+            assert [event["text_output"].strip() for event in events] == ["one", "two", "three"]
+            assert {event["model_name"] for event in events} == {"speak"}
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v2/models/nothing/generate", {"text_input": "x"}, 404),
+        ("/v2/models/add/infer", {"inputs": []}, 400),
+        ("/v2/models/add/infer", b"{", 500),
+        ("/v2/models/speak/generate_stream", b"{", 500),
+        ("/v2/models/speak/nothing", b"{}", 404),
+    ],
+)
+def test_errors_have_the_protocols_shape(
+    served: Callable[[], AbstractAsyncContextManager[Running]], path: str, body: Any, status: int
+) -> None:
+    async def main() -> None:
+        async with served() as gate:
+            got = await gate.ask("POST", path, body)
+            assert got.status == status
+            assert isinstance(got.json["error"], str)
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+@pytest.mark.real
+def test_tritons_own_clients_work_unchanged_through_the_gateway(real: triton.Triton) -> None:
+    async def main() -> None:
+        listen = {"port": 0, "grpcPort": 0}
+        async with in_front(real.url, "triton", f"127.0.0.1:{real.grpc}", keys=KEYS, listen=listen) as gate:
+            await _use_clients(f"127.0.0.1:{gate.port}", f"127.0.0.1:{gate.grpc}", "right")
+            with pytest.raises(Failed, match="a valid key is needed"):
+                await _use_clients(f"127.0.0.1:{gate.port}", f"127.0.0.1:{gate.grpc}", "wrong")
+            assert 'route="ModelStreamInfer",key="a",code="200"' in await gate.numbers()
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+class Failed(Exception):
+    """What the script said."""
+
+
+async def _use_clients(*arguments: str) -> None:
+    """Run the script of Triton's clients."""
+    process = await asyncio.create_subprocess_exec(
+        str(triton.python()), str(SCRIPT), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    printed, _ = await process.communicate()
+    if process.returncode:
+        raise Failed(printed.decode())
+
+
+@pytest.mark.real
+def test_the_same_clients_work_on_triton_itself(real: triton.Triton) -> None:
+    """What the script asks is what Triton answers: else the other test would prove nothing."""
+    clock.run(_use_clients(f"127.0.0.1:{real.http}", f"127.0.0.1:{real.grpc}", ""))
