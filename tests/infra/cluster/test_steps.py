@@ -174,7 +174,7 @@ def test_the_image_is_the_documents_else_the_registrys() -> None:
     from sliceworks import __version__
 
     found = controllers.image(environments.small("  registry: {}\n"))
-    assert found == f"us-central2-docker.pkg.dev/my-project/small-images/sliceworks:{__version__}"
+    assert found == f"us-central2-docker.pkg.dev/my-project/small-images/controllers:{__version__}"
 
 
 def test_definitions_come_after_their_controller_and_are_waited_for() -> None:

@@ -25,7 +25,7 @@ _GRAPHS = (("kro.run/v1alpha1", "ResourceGraphDefinition"),)
 def image(environment: Environment) -> str:
     """The image of the controllers: the document's, else the one that lies in the environment's registry."""
     registry = Names(environment).images
-    return environment.spec.addons.image or (f"{registry}/sliceworks:{__version__}" if registry else "")
+    return environment.spec.addons.image or (f"{registry}/controllers:{__version__}" if registry else "")
 
 
 def slices(environment: Environment, emails: Mapping[str, str]) -> Step:

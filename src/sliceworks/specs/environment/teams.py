@@ -77,7 +77,7 @@ class Addons(Spec):
     kueue: bool = True
     slices: bool = Field(default=False, description="The controller that makes node pools for waiting jobs.")
     graphs: bool = Field(default=False, description="The controller of self-service graphs.")
-    image: str = Field(default="", description="The image of our controllers; `REGISTRY/sliceworks:VERSION` when left out.")
+    image: str = Field(default="", description="The image of our controllers; `REGISTRY/controllers:VERSION` when left out.")
     gateway: bool = Field(default=False, description="The gateway in front of model servers.")
     mesh: bool = Field(default=False, description="Fleet membership and managed service mesh.")
     versions: Versions = Versions()
