@@ -476,9 +476,13 @@ def test_drained(case: Case, slices: SliceThread) -> None:
 
 
 def test_slices_that_were_given_back(case: Case, slices: SliceThread) -> None:
-    second = sha1(f"{case.ns}/a-slice-1".encode()).hexdigest()
-    with slices.fault(fault="Stockout", match={"nodePool": pool_name("a", second)}):
-        slicing(case, replicas=2, annotations={"slices.sliceworks.dev/time-limit": "2s"})
+    """Its two slices are of two sizes, so that neither can take the other's place."""
+    [large] = jobset("a", topology="2x2x4", pods=4, seconds=600)["spec"]["replicatedJobs"]
+    body = jobset("a", namespace=case.ns, seconds=600, annotations={"slices.sliceworks.dev/time-limit": "2s"})
+    body["spec"]["replicatedJobs"].append({**large, "name": "large"})
+    key = sha1(f"{case.ns}/a-large-0".encode()).hexdigest()
+    with slices.fault(fault="Stockout", match={"nodePool": pool_name("a", key)}):
+        case.api.post(f"{GROUP}/namespaces/{case.ns}/jobsets", body).ok(201)
         told = "1 of 2 slices could not be had within 2s"
         case.desk.until(lambda: told in case.why("a", "slices-given-back").causes[0].said, told)
     done(case, slices)
