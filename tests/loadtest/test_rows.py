@@ -94,7 +94,11 @@ def test_workers_become_one_table(tmp_path: Path) -> None:
         writer.add(pieces(10, 30, intended=0.5))
     written(tmp_path, [failed(0, 0.0, Failure.IDLE_TIMEOUT), pieces(7, intended=2.0)])
     query = f"SELECT intended, worker, failure, first_token, pieces FROM '{tmp_path / merging.REQUESTS}' ORDER BY intended"
-    assert duckdb.connect().execute(query).fetchall() == [(0.0, 0, "idle-timeout", None, 0), (0.5, 1, None, 0.6, 2), (2.0, 0, None, 2.1, 1)]
+    assert duckdb.connect().execute(query).fetchall() == [
+        (0.0, 0, "idle-timeout", None, 0),
+        (0.5, 1, None, 0.6, 2),
+        (2.0, 0, None, 2.1, 1),
+    ]
     joined = f"'{tmp_path / merging.PIECES}' JOIN '{tmp_path / merging.REQUESTS}' USING (request)"
     query = f"SELECT intended, came FROM {joined} ORDER BY ALL"
     assert duckdb.connect().execute(query).fetchall() == [(0.5, 0.01), (0.5, 0.03), (2.0, 0.007)]
@@ -112,10 +116,14 @@ def test_many_rows_keep_their_pieces(tmp_path: Path) -> None:
             writer.add(pieces(*range(number % 7), intended=number / 10))
     merged = merging.merge(tmp_path)
     assert merged.requests == 3_000
-    found = duckdb.connect().execute(
-        f"SELECT r.number, count(p.piece), coalesce(max(p.came), 0) FROM '{tmp_path / merging.REQUESTS}' r "
-        f"LEFT JOIN '{tmp_path / merging.PIECES}' p USING (request) GROUP BY ALL ORDER BY ALL"
-    ).fetchall()
+    found = (
+        duckdb.connect()
+        .execute(
+            f"SELECT r.number, count(p.piece), coalesce(max(p.came), 0) FROM '{tmp_path / merging.REQUESTS}' r "
+            f"LEFT JOIN '{tmp_path / merging.PIECES}' p USING (request) GROUP BY ALL ORDER BY ALL"
+        )
+        .fetchall()
+    )
     counts = np.asarray([count for _, count, _ in found])
     assert counts.tolist() == [number % 7 for number in range(3_000)]
     assert [round(last * 1000) for _, _, last in found] == [max(number % 7 - 1, 0) for number in range(3_000)]

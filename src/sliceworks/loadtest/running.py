@@ -1,4 +1,4 @@
-"""Runs a test: starts the senders, follows them, ends them when something is wrong, and keeps what was measured whatever happens."""
+"""Runs a test: starts the senders, follows them, ends them when something is wrong, and keeps what was measured."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Object = dict[str, Any]
 class Api(Protocol):
     """Makes the bytes of a request, and something to read its answer with."""
 
-    def request(self, prompt: Prompt) -> bytes: ...
+    def request(self, prompt: Prompt, number: int) -> bytes: ...
     def answer(self, record: Record) -> Answer: ...
 
 
@@ -36,9 +36,9 @@ class JsonApi:
     body: Callable[[Prompt], Object]
     read: Callable[[Record], Answer]
 
-    def request(self, prompt: Prompt) -> bytes:
+    def request(self, prompt: Prompt, number: int) -> bytes:
         body = orjson.dumps(self.body(prompt))
-        return b"%s%d\r\n\r\n%s" % (self.head, len(body), body)
+        return b"%s%d\r\nContent-Length: %d\r\n\r\n%s" % (self.head, number, len(body), body)
 
     def answer(self, record: Record) -> Answer:
         return self.read(record)
@@ -52,11 +52,11 @@ class PlainApi:
     before: bytes
     after: bytes | None
 
-    def request(self, prompt: Prompt) -> bytes:
+    def request(self, prompt: Prompt, number: int) -> bytes:
         body = self.before
         if self.after is not None:
             body += orjson.dumps(prompt.text)[1:-1] + self.after
-        return b"%s%d\r\n\r\n%s" % (self.head, len(body), body)
+        return b"%s%d\r\nContent-Length: %d\r\n\r\n%s" % (self.head, number, len(body), body)
 
     def answer(self, record: Record) -> Answer:
         return answers.Bytes(record)
@@ -75,11 +75,11 @@ def api_of(spec: LoadTestSpec, url: str, key: str) -> Api:
 
 
 def _head(method: str, path: str, host: str, key: str, more: dict[str, str]) -> bytes:
-    """All of a request that is always the same, up to its length."""
+    """All of a request that is always the same, up to its number."""
     headers = {"Host": host, "Content-Type": "application/json", "Accept": "*/*", "User-Agent": "sliceworks-load", **more}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "Content-Length: "]
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "X-Request-Id: "]
     return "\r\n".join(lines).encode()
 
 

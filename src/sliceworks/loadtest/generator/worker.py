@@ -79,7 +79,7 @@ class Worker:
         self._open[id(record)] = record
         answer = self._api.answer(record)
         self.tally.sent += 1
-        self._wire.exchange(self._api.request(prompt), answer)
+        self._wire.exchange(self._api.request(prompt, record.number), answer)
         self._end(record, answer)
         return answer
 

@@ -1,0 +1,142 @@
+"""Runs against a server that writes down what it really got and sent: both sides must agree, and what goes wrong must show."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pytest
+from tests.support.golden_server import Golden
+from tests.support.load_tests import spec
+
+from sliceworks.base import clock
+from sliceworks.loadtest import merging, plans, results
+from sliceworks.loadtest.running import Run
+
+if TYPE_CHECKING:
+    from sliceworks.loadtest.running import Outcome
+
+pytestmark = pytest.mark.timeout(180)
+
+
+class Done:
+    """A run that has ended: its result, its rows, and what the server saw."""
+
+    def __init__(self, folder: Path, golden: Golden, outcome: Outcome, plan: plans.Plan) -> None:
+        merging.merge(folder)
+        self.golden, self.outcome, self.plan, self.folder = golden, outcome, plan, folder
+        self.result = results.conclude("test", plan, outcome, folder, {})
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        with duckdb.connect() as connection:
+            for name in ("requests", "pieces"):
+                connection.read_parquet(str(self.folder / f"{name}.parquet")).create_view(name)
+            return connection.execute(query).fetchall()
+
+
+def run(folder: Path, golden: Golden, stop_after: float | None = None, **fields: Any) -> Done:
+    """A whole run. Delivery is not judged: machines that run tests are busy."""
+
+    async def main() -> tuple[Outcome, plans.Plan]:
+        async with golden:
+            free = {"delivery": {"share": 0.0, "delay": "1h"}, **fields}
+            plan = plans.make(spec(target={"url": golden.url}, **free), Path())
+            test = Run(plan, folder, Path())
+            if stop_after is not None:
+                asyncio.get_running_loop().call_later(stop_after, test.stop, "somebody pressed Ctrl-C")
+            return await test.run(), plan
+
+    return Done(folder, golden, *clock.run(main()))
+
+
+def test_both_sides_saw_the_same(tmp_path: Path) -> None:
+    done = run(tmp_path, Golden(tokens=5, first=0.05, gap=0.02), stages=[{"poisson": 30, "for": "2s"}], slo=["errors < 1%"])
+    assert done.result["problems"] == []
+    assert done.result["kept"]
+    asked = len(done.plan.schedule.moments)
+    assert len(done.golden.seen) == asked
+    assert done.ask("SELECT count(*), sum(tokens_out), sum(pieces), min(status) FROM requests") == [
+        (asked, 5 * asked, 5 * asked, 200)
+    ]
+    # What the client saw came after the server sent it, and not long after.
+    first = dict(done.ask("SELECT number, first_token - sent FROM requests"))
+    sent = {each.number: each.pieces[0] - each.came for each in done.golden.seen.values()}
+    assert first.keys() == sent.keys()
+    late = np.asarray([first[number] - sent[number] for number in first])
+    assert late.min() > -0.001
+    assert np.median(late) < 0.25
+    gaps = np.asarray([gap for (gap,) in done.ask("SELECT max(came) - min(came) FROM pieces GROUP BY request")])
+    true = np.asarray([each.pieces[-1] - each.pieces[0] for each in done.golden.seen.values()])
+    assert abs(np.median(gaps) - np.median(true)) < 0.05
+
+
+def test_several_workers_share_exactly(tmp_path: Path) -> None:
+    done = run(tmp_path, Golden(tokens=1), stages=[{"constant": 40, "for": "1s"}], workers={"count": 3})
+    assert done.result["problems"] == []
+    assert sorted(each.number for each in done.golden.seen.values()) == list(range(40))
+    assert done.ask("SELECT worker, count(*) FROM requests GROUP BY ALL ORDER BY ALL") == [(0, 14), (1, 13), (2, 13)]
+
+
+def test_users_wait_for_their_answers(tmp_path: Path) -> None:
+    prompts = {"texts": ["Hello"], "turns": 3}
+    done = run(tmp_path, Golden(tokens=2, first=0.02), stages=[{"users": 4, "for": "1s"}], prompts=prompts)
+    assert done.golden.most_at_once == 4
+    turns = dict(done.ask("SELECT turn, count(*) FROM requests GROUP BY ALL"))
+    assert turns[0] >= turns[1] >= turns[2] > 0
+    longest = max(len(each.body["messages"]) for each in done.golden.seen.values())
+    assert longest == 5
+
+
+def test_a_stall_shows_from_the_intended_moment(tmp_path: Path) -> None:
+    golden = Golden(tokens=1, stall=(1.0, 3.0))
+    done = run(tmp_path, golden, stages=[{"constant": 50, "for": "4s"}])
+    ((share,),) = done.ask("SELECT avg((ended - intended > 1.0)::INT) FROM requests")
+    assert 0.2 <= share <= 0.4  # those of the stall's first second, of four
+    assert done.result["summary"]["times"]["e2e"]["p99"] > 1.8
+
+
+def test_errors_are_told_apart(tmp_path: Path) -> None:
+    golden = Golden(tokens=3, behave={0: "503", 1: "cut", 2: "garbled", 3: "reported", 4: "html", 5: "slow"})
+    stages, times = [{"constant": 10, "for": "1s"}], {"idle": "1s"}
+    done = run(tmp_path, golden, stages=stages, times=times, stop={"errors": 1.0})
+    found = dict(done.ask("SELECT number, failure FROM requests ORDER BY number"))
+    assert [found[number] for number in range(7)] == ["status", "closed", "garbled", "reported", "closed", "idle-timeout", None]
+    assert done.result["summary"]["failures"]["status 503"] == 1
+
+
+def test_a_target_that_is_down_ends_the_test(tmp_path: Path) -> None:
+    golden = Golden()
+    golden.refuse = True
+    done = run(tmp_path, golden, stages=[{"constant": 50, "for": "60s"}], stop={"over": "1s", "atLeast": 10})
+    assert "100% of the last" in done.outcome.stopped
+    assert not done.result["valid"]
+    assert done.result["summary"]["requests"] < 1_000
+    assert set(done.result["summary"]["failures"]) <= {"connect", "interrupted"}
+
+
+def test_what_was_measured_before_the_end_is_kept(tmp_path: Path) -> None:
+    done = run(tmp_path, Golden(tokens=2), stop_after=4.0, stages=[{"constant": 20, "for": "60s"}])
+    assert done.result["problems"][0] == "ended early: somebody pressed Ctrl-C"
+    assert 0 < done.result["summary"]["succeeded"] < 1_000
+    assert done.result["summary"]["succeeded"] <= len(done.golden.seen)
+
+
+def test_a_key_is_sent_and_shows_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "very-secret-word")
+    golden = Golden(tokens=1)
+
+    async def main() -> None:
+        async with golden:
+            plan = plans.make(spec(target={"url": golden.url, "key": {"env": "MY_KEY"}}), Path())
+            assert "very-secret" not in repr(plan)
+            outcome = await Run(plan, tmp_path, Path()).run()
+            merging.merge(tmp_path)
+            results.conclude("test", plan, outcome, tmp_path, {})
+
+    clock.run(main())
+    assert {each.headers["authorization"] for each in golden.seen.values()} == {"Bearer very-secret-word"}
+    for file in tmp_path.rglob("*"):
+        assert not file.is_file() or b"very-secret" not in file.read_bytes(), file
