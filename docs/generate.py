@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the program itself: the references of commands, of accelerators and of the Environment.
+"""Writes the pages that are made from the program itself: the references of commands, accelerators and documents.
 
 python docs/generate.py            write
 python docs/generate.py --check    fail when a page is out of date
@@ -16,6 +16,7 @@ from environment_fields import environment
 from sliceworks import catalog
 from sliceworks.catalog import data, gpus, prices, topologies, tpus, zones
 from sliceworks.cli.main import PROGRAM, cli
+from training_fields import training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -146,6 +147,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "commands.md": commands,
     REFERENCE / "accelerators.md": accelerators,
     REFERENCE / "environment.md": environment,
+    REFERENCE / "training-job.md": training,
 }
 
 

@@ -90,6 +90,17 @@ def test_flags_make_the_same_document_as_a_file(train: Shell, tmp_path: Path) ->
     assert shown[0].out != direct.out
 
 
+def test_variables_come_from_files_too(train: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "variables"
+    file.write_text("# steps\nSTEPS=10\nHERE\n\nTEXT=a=b\n")
+    monkeypatch.setenv("HERE", "there")
+    said = train("submit", "first", *FLAGS, "--env-file", str(file), "--env", "STEPS=20", "-o", "document")
+    [document] = yamls.load_all(said.out, "flags")
+    assert document.data["spec"]["env"] == {"STEPS": "20", "HERE": "there", "TEXT": "a=b"}
+    said = train("submit", "first", *FLAGS, "--env-file", str(tmp_path / "none"))
+    assert (said.code, "No such file" in said.err) == (1, True)
+
+
 def test_a_script_is_found_beside_the_caller(train: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.sh").write_text("echo hello\n")

@@ -46,7 +46,8 @@ class Shell:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ready, self._workloads = platform, True
+        self._ready: Callable[[Client], Awaitable[None]] = platform
+        self._workloads = True
         monkeypatch.setattr(train_cluster, "run", self._on_twin)
 
     def __call__(self, *arguments: str) -> Said:

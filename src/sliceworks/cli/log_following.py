@@ -31,6 +31,7 @@ class Following:
         self._client, self._jobset, self._choice, self._part, self._printer = client, jobset, choice, part, printer
         self._tails: dict[str, asyncio.Task[None]] = {}
         self._pods: dict[str, Source] = {}
+        self._attempt = 0
 
     async def run(self) -> None:
         """Until the job has ended, and all that it wrote is shown."""
@@ -54,13 +55,10 @@ class Following:
         self._pods = {each.uid: each for each in found}
         for source in found:
             if source.started and source.uid not in self._tails:
-                if any(each.host.attempt < source.host.attempt for each in self._known(source)):
-                    progress.say(f"{source.host.label} begins again: attempt {source.host.attempt}")
+                if self._tails and source.host.attempt > self._attempt:
+                    progress.say(f"{picture.jobset['metadata']['name']} begins again: attempt {source.host.attempt}")
+                self._attempt = max(self._attempt, source.host.attempt)
                 self._tails[source.uid] = group.create_task(_Tail(self, source).run())
-
-    def _known(self, source: Source) -> list[Source]:
-        where = (source.host.slice, source.host.index)
-        return [each for each in self._pods.values() if (each.host.slice, each.host.index) == where and each.uid in self._tails]
 
     def now(self, source: Source) -> Source | None:
         """The same pod as it is now; None when it is gone."""

@@ -64,9 +64,21 @@ async def find_jobset(client: Client, name: str, namespace: str) -> Object:
     try:
         return await client.get(JOBSETS, name, namespace)
     except NotFound as error:
-        known = {each["metadata"]["name"] for each in await all_jobsets(client, namespace)}
-        remedy = closest(name, known) or "sliceworks train list -A"
+        remedy = await _elsewhere(client, name)
+        if not remedy:
+            known = (each["metadata"]["name"] for each in await all_jobsets(client, namespace))
+            remedy = closest(name, known) or "sliceworks train list -A"
         raise SliceworksError(f"there is no training job {name!r} in {namespace}", hint=remedy) from error
+
+
+async def _elsewhere(client: Client, name: str) -> str:
+    """In which namespaces there is a job of this name; empty where there is none, or one may not look."""
+    try:
+        found = await all_jobsets(client, None, fields=f"metadata.name={name}")
+    except Forbidden:
+        return ""
+    places = sorted(each["metadata"]["namespace"] for each in found)
+    return f"there is one in {' and '.join(places[:3])}: name it with -n" if places else ""
 
 
 async def workload_of(client: Client, jobset: Object) -> Object | None:

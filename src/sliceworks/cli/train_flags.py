@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -78,6 +80,7 @@ def job_flags(command: Command) -> Command:
     made.append(click.option("--restarts", type=click.IntRange(0), help="How often everything starts again.  [default: 0]"))
     for flag, metavar, what in (
         ("--env", "NAME=VALUE", "A variable of the program; may be said again."),
+        ("--env-file", "FILE", "Variables, one NAME=VALUE a line; a NAME alone has the value that it has here."),
         ("--secret", "ENV=SECRET/KEY", "A key of a Secret as a variable, or /PATH=SECRET as files; may be said again."),
         ("--mount", "/PATH=SOURCE", "gs://BUCKET, pvc:CLAIM or nfs:SERVER:/SHARE at a path; may be said again."),
         ("--label", "NAME=VALUE", "A label of the job and its pods; may be said again."),
@@ -112,8 +115,8 @@ def document(name: str, command: tuple[str, ...], namespace: str, flags: Object)
         spec["command"] = list(command)
     if flags["restarts"] is not None:
         spec["restarts"] = {"max": flags["restarts"]}
-    if flags["env"]:
-        spec["env"] = _pairs("--env", flags["env"])
+    if flags["env"] or flags["env_file"]:
+        spec["env"] = {**_from_files(flags["env_file"]), **_pairs("--env", flags["env"])}
     if flags["secret"]:
         spec["secrets"] = [_one_secret(each) for each in flags["secret"]]
     if flags["mount"]:
@@ -129,6 +132,17 @@ def _pairs(flag: str, values: Iterable[str]) -> dict[str, str]:
         if not equals or not name:
             raise UsageError(f"{flag} {each}: NAME=VALUE is wanted")
         found[name] = value
+    return found
+
+
+def _from_files(files: Iterable[str]) -> dict[str, str]:
+    """Variables as `docker run --env-file` reads them."""
+    found = {}
+    for file in files:
+        for line in Path(file).read_text(encoding="utf-8").splitlines():
+            name, equals, value = line.strip().partition("=")
+            if name and not name.startswith("#"):
+                found[name] = value if equals else os.environ.get(name, "")
     return found
 
 

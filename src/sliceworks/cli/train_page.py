@@ -34,6 +34,7 @@ class Found:
     workload: Object | None
     pods: list[Object]
     events: list[Object]
+    why: str = ""
 
 
 def page(found: Found) -> str:
@@ -60,6 +61,7 @@ def _facts(found: Found) -> Iterator[tuple[str, str]]:
     restarts = (jobset.get("status") or {}).get("restarts", 0)
     yield "Job", f"{metadata['name']} in {metadata['namespace']}"
     yield "State", line(jobset, found.workload, found.pods)
+    yield "Why", found.why
     yield "Queue", _queue(labels, found.workload)
     yield "Slices", _slices(jobset)
     yield "Image", str(_pod(jobset)["containers"][0].get("image", ""))
@@ -142,6 +144,7 @@ def data(found: Found) -> Object:
         "namespace": jobset["metadata"]["namespace"],
         "state": state(jobset),
         "line": line(jobset, found.workload, found.pods),
+        "why": found.why or None,
         "type": (jobset["metadata"].get("labels") or {}).get(TYPE),
         "restarts": (jobset.get("status") or {}).get("restarts", 0),
         "ended": ending(jobset).get("lastTransitionTime"),

@@ -50,7 +50,17 @@ async def gather(client: Client, name: str) -> Found:
     )
     about = {each["metadata"]["uid"] for each in (jobset, *([workload] if workload else []), *pods)}
     told = [each for each in events if (each.get("involvedObject") or {}).get("uid") in about]
-    return Found(jobset, workload, pods, told)
+    return Found(jobset, workload, pods, told, await _why(client, jobset))
+
+
+async def _why(client: Client, jobset: Object) -> str:
+    """What stands in its way, in one line; nothing where all is well."""
+    from sliceworks.cli.train_why import answer_for
+    from sliceworks.training.states import state
+
+    if state(jobset) in ("running", "completed"):
+        return ""
+    return (await answer_for(client, jobset["metadata"]["name"])).summary
 
 
 async def _events(client: Client, namespace: str) -> list[Object]:

@@ -56,11 +56,11 @@ Port = Annotated[int, Field(ge=1024, le=65535)]
 class Slices(Spec):
     """What it runs on: a type such as `v4-32` or `l4-1`, or an accelerator with its topology; and how many of it."""
 
-    type: str = ""
+    type: str = Field(default="", description="Such as v5p-32 or l4-1: `sliceworks accelerators list` has all.")
     accelerator: str = Field(default="", description="Such as tpu-v4-podslice, with a topology, in place of a type.")
-    topology: str = ""
-    chips_per_host: Count | None = None
-    count: Count = 1
+    topology: str = Field(default="", description="Where a type has several; the most compact when left out.")
+    chips_per_host: Count | None = Field(default=None, description="Where a topology has two kinds of machines.")
+    count: Count = Field(default=1, description="How many slices work as one.")
     capacity: Literal["on-demand", "spot", "reservation"] = "on-demand"
     reservation: str = Field(default="", description="The name of the reservation, with that capacity.")
 
@@ -79,9 +79,9 @@ class Secret(Spec):
     """One key of a Secret as a variable, or a whole Secret as files."""
 
     secret: Name
-    key: str = ""
-    env: Variable | None = None
-    mount_path: Folder | None = None
+    key: str = Field(default="", description="Which key; only with env.")
+    env: Variable | None = Field(default=None, description="The variable that has the key's value.")
+    mount_path: Folder | None = Field(default=None, description="The folder in which each key is a file.")
 
     @model_validator(mode="after")
     def _one_use(self) -> Self:
@@ -112,10 +112,10 @@ class Volume(Spec):
     name: Part
     mount_path: Folder
     read_only: bool = False
-    gcs_fuse: GcsFuse | None = None
-    pvc: Name | None = None
-    filestore: Nfs | None = None
-    nfs: Nfs | None = None
+    gcs_fuse: GcsFuse | None = Field(default=None, description="A bucket of Cloud Storage.")
+    pvc: Name | None = Field(default=None, description="A PersistentVolumeClaim of the namespace, of any kind of storage.")
+    filestore: Nfs | None = Field(default=None, description="A share of a Filestore instance.")
+    nfs: Nfs | None = Field(default=None, description="A share of any NFS server.")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -136,8 +136,8 @@ class RestartRule(Spec):
 class Restarts(Spec):
     """How often everything starts again when a host fails."""
 
-    max: Natural = 0
-    rules: list[RestartRule] = Field(default_factory=list)
+    max: Natural = Field(default=0, description="So often at most; spot machines that are taken away do not count.")
+    rules: list[RestartRule] = Field(default_factory=list, description="What exit codes mean; every other failure is a restart.")
 
     @model_validator(mode="after")
     def _codes_once(self) -> Self:
@@ -195,29 +195,29 @@ class TensorBoard(Spec):
 class TrainingSpec(Spec):
     """The work."""
 
-    queue: Name
-    priority: Name | None = None
+    queue: Name = Field(description="The team's LocalQueue.")
+    priority: Name | None = Field(default=None, description="Such as low, medium or high: a WorkloadPriorityClass.")
     slices: Slices
-    image: Image
-    command: list[str] = Field(default_factory=list)
-    args: list[str] = Field(default_factory=list)
+    image: Image = Field(description="What every host runs.")
+    command: list[str] = Field(default_factory=list, description="In place of the image's own entry point.")
+    args: list[str] = Field(default_factory=list, description="Arguments of the command, or of the image's entry point.")
     script: str = Field(default="", description="A file beside the document, .py or .sh, that is run in place of a command.")
-    env: dict[Variable, str] = Field(default_factory=dict)
-    xla_flags: list[str] = Field(default_factory=list)
-    libtpu_args: list[str] = Field(default_factory=list)
-    secrets: list[Secret] = Field(default_factory=list)
-    volumes: list[Volume] = Field(default_factory=list)
+    env: dict[Variable, str] = Field(default_factory=dict, description="Variables; they win over those that are set by themselves.")
+    xla_flags: list[str] = Field(default_factory=list, description="What the program finds in XLA_FLAGS.")
+    libtpu_args: list[str] = Field(default_factory=list, description="What the program finds in LIBTPU_INIT_ARGS.")
+    secrets: list[Secret] = Field(default_factory=list, description="Secrets of the namespace, as variables or files.")
+    volumes: list[Volume] = Field(default_factory=list, description="Folders that every host sees.")
     restarts: Restarts = Restarts()
     checkpoints: str = Field(default="", description="A folder that the program finds in CHECKPOINT_DIR.")
     time_to_live: Seconds | None = Field(default=None, description="How long the finished job is kept.")
     deadline: Seconds | None = Field(default=None, description="The longest that one attempt may run.")
     estimate: Seconds | None = Field(default=None, description="How long it is expected to run. A twin lets it run for that long.")
-    service_account: Name | None = None
+    service_account: Name | None = Field(default=None, description="The service account of the slices' pods.")
     user: Count = Field(default=1000, description="The user id that containers run as; never root.")
     cpu: Amount | None = Field(default=None, description="CPU that each host asks for; most of what it has when left out.")
     memory: Amount | None = Field(default=None, description="Memory that each host asks for; most of what it has when left out.")
     tensorboard: TensorBoard | None = None
-    helpers: list[Helper] = Field(default_factory=list)
+    helpers: list[Helper] = Field(default_factory=list, description="Jobs beside the slices, which end with them.")
     before: list[Step] = Field(default_factory=list, description="Jobs that must complete first, one after another.")
     after: list[Step] = Field(default_factory=list, description="Jobs that follow the complete training, one after another.")
 
@@ -238,7 +238,7 @@ class TrainingSpec(Spec):
     def _names_once(self) -> Self:
         for what, named in (
             ("a job within it", [SLICE, *(["tensorboard"] if self.tensorboard else []), *(each.name for each in self.beside)]),
-            ("a volume", [each.name for each in self.volumes]),
+            ("a volume", ["shared-memory", *(each.name for each in self.volumes)]),
         ):
             twice = sorted({name for name in named if named.count(name) > 1})
             if twice:

@@ -89,7 +89,7 @@ class _Check:
     def _no_flavor(self, demand: Demand, names: list[str]) -> Finding:
         if demand.name != SLICE:
             return Finding(("spec", "helpers"), f"queue {self._name} has no machines for {demand.name}", f"it has {_listed(names)}")
-        close = difflib.get_close_matches(self._type, names, n=1)
+        close = difflib.get_close_matches(self._type, names, n=1) if len(names) > 1 else []
         told = f"queue {self._name} has no {self._type}"
         return Finding(_TYPE, told, f"it has {_listed(names)}" + (f"; did you mean {close[0]}?" if close else ""))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 CONTAINER = "trainer"
+SHARED_MEMORY = "/dev/shm"
 _RUN_SECONDS = "sliceworks.dev/run-seconds"
 _SHARE = Fraction(3, 4)  # of what a host leaves to pods: agents of the node need the rest
 _NOTICE = 25  # seconds between the word that a spot machine is taken and its end
@@ -52,7 +53,7 @@ def _pod(job: TrainingJob, ask: Ask, script: str) -> Object:
         "securityContext": {"runAsNonRoot": True, **user, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(job, ask, script)],
     }
-    volumes = storage.volumes(spec, host_network=host_network)
+    volumes = [*storage.volumes(spec, host_network=host_network), *_shared_memory(spec)]
     return {**found, **({"volumes": volumes} if volumes else {})}
 
 
@@ -61,9 +62,17 @@ def _not_spot() -> Object:
     return {"nodeSelectorTerms": [{"matchExpressions": [{"key": SPOT, "operator": "DoesNotExist"}]}]}
 
 
+def _shared_memory(spec: TrainingSpec) -> list[Object]:
+    """Memory that the processes of a host share. A container has 64 MiB of it by itself, which loaders of data and NCCL outgrow."""
+    if any(each.mount_path.rstrip("/") == SHARED_MEMORY for each in spec.volumes):
+        return []
+    return [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
+
+
 def _container(job: TrainingJob, ask: Ask, script: str) -> Object:
     spec = job.spec
     env, mounts = variables(job, ask), storage.mounts(spec)
+    mounts += [{"name": each["name"], "mountPath": SHARED_MEMORY} for each in _shared_memory(spec)]
     ports = [{"name": name, "containerPort": port} for name, port in _PORTS] if ask.is_tpu else []
     return {
         "name": CONTAINER,

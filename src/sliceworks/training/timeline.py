@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.training.states import condition
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -69,8 +71,11 @@ def _of_jobset(jobset: Object) -> Iterator[Told]:
 
 
 def _of_workload(workload: Object | None) -> Iterator[Told]:
+    over = condition(workload, "Finished").get("status") == "True"
     for each in _conditions(workload or {}):
         if each["type"] == "QuotaReserved" and each["status"] == "False":
+            if over:
+                continue  # what has finished gives its quota back
             yield each["lastTransitionTime"], "waits for quota", each.get("message", ""), "Workload"
         elif each["status"] == "True" and _OF_WORKLOAD.get(each["type"]):
             yield each["lastTransitionTime"], _OF_WORKLOAD[each["type"]], each.get("message", ""), "Workload"
