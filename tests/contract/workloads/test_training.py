@@ -1,16 +1,23 @@
-"""JobSets made from TrainingJobs: taken by the webhooks, admitted by Kueue, and their Jobs and pods taken by the API server."""
+"""JobSets made from TrainingJobs: taken by the webhooks, admitted by Kueue, and followed by the commands of `train`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from tests.support.jobsets import Played
 from tests.training.test_compile import JOBS, job
 
+from sliceworks.cli import main
+from sliceworks.training.admissible import Park, never
 from sliceworks.training.compile import PRIORITY, jobset
 
 if TYPE_CHECKING:
+    from tests.support.clusters import Cluster
     from tests.support.kueue import Desk
 
+CLUSTER = "kueue"
 _PLENTY = {"cpu": "100k", "memory": "100Ti", "google.com/tpu": "1k", "nvidia.com/gpu": "1k"}
 
 
@@ -42,3 +49,103 @@ def test_every_kind_of_job_is_taken_admitted_and_started(desk: Desk) -> None:
         query = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={name},batch.kubernetes.io/job-completion-index=0"}
         expected = sum(each.startswith(f"{name}-") for each in wanted)
         desk.until(lambda: len(desk.api.get(pods, query).ok().json["items"]) == expected, f"first pods of {name}")  # noqa: B023
+
+
+Train = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def train(desk: Desk, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Train:
+    """`sliceworks train` in the case's namespace: its exit code, and what it printed."""
+
+    def run(command: str, *arguments: str) -> tuple[int, str, str]:
+        where = [] if command == "top" else ["-n", desk.ns]
+        code = main.run(["train", command, *where, "--kubeconfig", str(cluster.kubeconfig), *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_commands_follow_a_job_from_its_submission_to_its_end(desk: Desk, train: Train) -> None:
+    desk.queue("queue", {"name": "all", **_PLENTY})
+    played = Played(desk.api, desk.ns, "first")
+    flags = ("--queue", "queue", "--type", "l4-1", "--image", "i", "-q", "--restarts", "1")
+    code, out, err = train("submit", "first", *flags)
+    assert (code, out.splitlines()[-1].split()[-2:]) == (0, ["0", "none"]), err
+    code, _, err = train("submit", "first", *flags)
+    assert (code, err.splitlines()[0]) == (1, f"error: there is already a job first in {desk.ns}")
+
+    # It runs, and begins again in its place: other pods, the same Workload, no restart counted.
+    desk.until_is("first", "Admitted")
+    played.run("first-slice-0")
+    assert train("wait", "first", "--until", "running", "--timeout", "60s")[0] == 0
+    assert "running: 1 of 1 hosts are ready" in train("show", "first")[1]
+    [before] = played.pods("first-slice-0")
+    workload = desk.workloads()["first"]["metadata"]["uid"]
+    assert train("restart", "first", "-y") == (0, "jobset/first begins again\n", "")
+    played.until(
+        lambda: [each["metadata"]["uid"] for each in played.pods("first-slice-0")] != [before["metadata"]["uid"]], "new pods"
+    )
+    played.run("first-slice-0")
+    assert train("wait", "first", "--until", "running", "--timeout", "60s")[0] == 0
+    assert (played.restarts(), desk.workloads()["first"]["metadata"]["uid"]) == (0, workload)
+    desk.until_is("first", "Admitted")
+
+    # It ends, and is submitted once more.
+    played.succeed("first-slice-0")
+    assert train("wait", "first", "--timeout", "60s")[0] == 0
+    ended = played.get()
+    assert train("restart", "first", "-y") == (0, "jobset/first is submitted again\n", "")
+    desk.until_is("first", "Admitted")
+    played.until(lambda: not played.get()["spec"].get("suspend"), "it is started again")
+    again = played.get()
+    assert again["metadata"]["uid"] != ended["metadata"]["uid"]
+    assert pod_spec(again) == pod_spec(ended)
+
+    # It fails twice, which is once too often.
+    for _ in range(2):
+        attempt = played.restarts()
+        played.run("first-slice-0")
+        played.fail("first-slice-0")
+        played.until(lambda: played.restarts() > attempt or played.condition("Failed"), "the failure counts")  # noqa: B023
+    code, _, err = train("wait", "first", "-q")
+    assert (code, err.splitlines()[0].startswith("error: first failed: jobset failed")) == (1, True), err
+    assert "slice-0/0" in train("show", "first")[1]
+    assert train("list", "-o", "wide")[1].splitlines()[1].split()[5:7] == ["failed", "1"]
+    assert train("cancel", "first", "-y") == (0, "jobset/first is cancelled\n", "")
+
+
+def pod_spec(jobset: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    return found
+
+
+def own(desk: Desk, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in objects if each["metadata"]["name"].startswith(f"{desk.ns}-")]
+
+
+def test_what_a_queue_can_ever_hold_is_judged_as_kueue_judges_it(desk: Desk) -> None:
+    """A queue of 8 that may borrow 8, beside one of 16 that lends 12, and one that may borrow anything."""
+    rest = {"cpu": "100k", "memory": "100Ti"}
+    desk.queue("small", {"name": "gpus", "nvidia.com/gpu": [8, 8], **rest}, cohort="team")
+    desk.queue("large", {"name": "gpus", "nvidia.com/gpu": [16, None, 12], **rest}, cohort="team")
+    desk.queue("poor", {"name": "gpus", "nvidia.com/gpu": 0, **rest}, cohort="team")
+    group = "/apis/kueue.x-k8s.io/v1beta2"
+    read = [
+        tuple(own(desk, desk.api.get(f"{group}/{plural}").ok().json["items"])) for plural in ("clusterqueues", "resourceflavors")
+    ]
+    for queue, most in (("small", 16), ("large", 24), ("poor", 20)):
+        for count in (most, most + 1):
+            name = f"{queue}-{count}"
+            text = f"slices: {{type: l4-1, count: {count}}}, cpu: '1', memory: 1Gi, queue: {queue}"
+            made = jobset(job(text, name), namespace=desk.ns)
+            told = never(made, desk.own(queue), "l4-1", Park(*read))
+            bound = [each.problem.partition("is asked for, ")[2].split()[0] for each in told]
+            assert bound == ([] if count == most else [str(most)])
+            desk.api.post(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{desk.ns}/jobsets", made).ok(201)
+            if count == most:
+                desk.until_is(name, "QuotaReserved")
+            else:
+                desk.until_is(name, "QuotaReserved", "False", text=f"maximum capacity ({most})")
+            desk.api.delete(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{desk.ns}/jobsets/{name}")
+            desk.until(lambda: name not in desk.workloads(), f"{name} is gone")  # noqa: B023
