@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from environment_fields import environment
+from serving_fields import serving
 from sliceworks import catalog
 from sliceworks.catalog import data, gpus, prices, topologies, tpus, zones
 from sliceworks.cli.main import PROGRAM, cli
@@ -147,6 +148,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "commands.md": commands,
     REFERENCE / "accelerators.md": accelerators,
     REFERENCE / "environment.md": environment,
+    REFERENCE / "model-service.md": serving,
     REFERENCE / "training-job.md": training,
 }
 

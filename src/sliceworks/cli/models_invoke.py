@@ -74,6 +74,8 @@ async def _ask(way: Way, record: Record, prompt: str | None, given: Object) -> N
     from sliceworks.serving import asking
 
     engine, model = record.service.spec.engine, _model(record, given["model"])
+    # A gateway speaks OpenAI's protocol for every engine.
+    protocol = "vllm" if record.service.spec.gateway else engine
     key = {"x-api-key": given["key"]} if given["key"] else {}
     if given["image"] or given["data"]:
         if engine != "triton":
@@ -82,7 +84,7 @@ async def _ask(way: Way, record: Record, prompt: str | None, given: Object) -> N
         return
     assert prompt is not None
     wishes = asking.Wishes(given["max_tokens"], given["temperature"])
-    question = asking.text(engine, model, sys.stdin.read() if prompt == "-" else prompt, wishes)
+    question = asking.text(protocol, model, sys.stdin.read() if prompt == "-" else prompt, wishes)
     async for piece in question.read(way.pieces("POST", question.path, question.body, {**question.headers, **key})):
         click.echo(piece, nl=False)
     click.echo()

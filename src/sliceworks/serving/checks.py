@@ -34,7 +34,7 @@ def check(service: ModelService) -> list[Finding]:
     """Everything that is wrong."""
     spec, found = service.spec, list(_names(service))
     if spec.accelerator is None:
-        return [*found, *_routes(spec)]
+        return [*found, *_buckets(spec), *_routes(spec)]
     try:
         asked = machines(spec.accelerator)
     except SliceworksError as error:

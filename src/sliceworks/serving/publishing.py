@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
+_UNDOING = 60.0
 _KEPT = 3600  # seconds that the Job of a change is kept for its log
 
 
@@ -46,7 +47,7 @@ async def publish(
     same = document == record.document
     after = await deployment.apply(tell, timeout)
     if spec.triton:
-        await tell_triton(client, record, verb, model)
+        await _tell_or_undo(client, record, verb, model, tell=tell)
     elif service.spec.saxml and verb == "load" and (same or not service.spec.saxml.publish):
         await _again(client, after, model)
     elif same:
@@ -54,6 +55,18 @@ async def publish(
     await deployment.follow(after, tell, timeout)
     later = spec.triton and spec.triton.load == "named" and not same
     return ["Servers that start later load what they were deployed with: `models deploy` rolls them."] if later else []
+
+
+async def _tell_or_undo(client: Client, record: Record, verb: str, model: str, *, tell: Callable[[str], None]) -> None:
+    """What the servers refuse is not kept."""
+    try:
+        await tell_triton(client, record, verb, model)
+    except SliceworksError:
+        before = Deployment(client, record.service, record.document, record.namespace)
+        before.untouched = frozenset({naming.SERVER})
+        await before.prepare()
+        await before.apply(tell, _UNDOING)
+        raise
 
 
 async def tell_triton(client: Client, record: Record, verb: str, model: str) -> None:

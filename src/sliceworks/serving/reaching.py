@@ -13,6 +13,7 @@ import aiohttp
 import orjson
 
 from sliceworks.base.errors import SliceworksError, Unreachable
+from sliceworks.kube.sender import error_of
 from sliceworks.kube.transport import Request
 
 if TYPE_CHECKING:
@@ -74,6 +75,12 @@ class Proxied:
         request = Request(method, f"{self.path}{where}", pairs, dict(headers), body)  # type: ignore[arg-type]
         response: Response = await self.client.transport.send(request, stream=True)
         if response.status >= 400:
+            if b'"kind":"Status"' in response.body.replace(b" ", b""):
+                words = error_of(response).message
+                raise Unreachable(
+                    f"the API server cannot reach {self.place}: {words}",
+                    hint="does anything listen there? On a twin only processes do",
+                )
             raise refused(response.status, response.body, self.place)
         if response.stream is None:
             yield response.body

@@ -79,6 +79,6 @@ def _copies(service: ModelService, part: Triton) -> list[Object]:
         return []
     script = "\n".join(["set -euo pipefail", *lines])
     env = [{"name": "CLOUDSDK_CONFIG", "value": f"{pods.SCRATCH}/gcloud"}]
-    copier = pods.container("copy", part.copy_image, small("1", "1Gi"), command=["bash", "-c", script], env=env)
+    copier = pods.container("copy", part.copy_image, small("250m", "512Mi"), command=["bash", "-c", script], env=env)
     template = objects.template(service, "copy", pods.pod(service.spec, [copier], {}), **_COPYING)
     return [objects.job(service, "copy", "copy", template)]

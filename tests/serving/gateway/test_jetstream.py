@@ -1,0 +1,136 @@
+"""JetStream behind the gateway: its bare objects, and OpenAI's protocol on top of them; so for Triton's text."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import orjson
+import pytest
+from tests.support.gateways import Client, chat, document, gateway, raw_upstream, read_request, until, upstream
+
+from sliceworks.base import clock
+
+
+def objects(body: bytes) -> list[dict[str, Any]]:
+    found, rest = [], body.decode()
+    while rest:
+        value, end = json.JSONDecoder().raw_decode(rest)
+        found.append(value)
+        rest = rest[end:].lstrip()
+    return found
+
+
+def test_the_bare_stream_passes_as_it_is() -> None:
+    async def main() -> None:
+        async with upstream(token_time=0.002) as echo, gateway(document(echo.url, kind="jetstream")) as gate:
+            for body in ({"text_content": {"text": "a b c"}}, {"model": "m", "text_content": {"text": "a b c"}, "max_tokens": 3}):
+                got = await gate.ask("POST", "/v1/generate", body)
+                assert [each["streamContent"]["samples"][0]["text"] for each in objects(got.body)] == ["a", " b", " c"]
+                assert len(got.pieces) == 3
+            wrong = await gate.ask("POST", "/v1/generate", {"model": "other", "text_content": {"text": "x"}})
+            assert (wrong.status, list(wrong.json)) == (404, ["detail"])
+
+    clock.run(main())
+
+
+def test_one_of_several_models_must_be_named() -> None:
+    async def main() -> None:
+        async with upstream() as echo:
+            models = [{"name": name, "backends": [{"kind": "jetstream", "url": echo.url}]} for name in ("one", "two")]
+            async with gateway(document(models=models)) as gate:
+                body = {"text_content": {"text": "x"}}
+                assert (await gate.ask("POST", "/v1/generate", body)).status == 400
+                assert (await gate.ask("POST", "/v1/generate", body, "x-sliceworks-model: two")).status == 200
+                assert (await gate.ask("POST", "/v1/generate?model=one", body)).status == 200
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize("kind", ["jetstream", "triton"])
+def test_openais_protocol(kind: str) -> None:
+    async def main() -> None:
+        async with upstream(token_time=0.002) as echo, gateway(document(echo.url, kind=kind)) as gate:
+            whole = await gate.ask("POST", "/v1/chat/completions", chat("one two three", max_tokens=3))
+            assert whole.json["choices"][0]["message"]["content"] == "one two three"
+            assert whole.json["usage"]["completion_tokens"] == 3
+            body = chat("one two", max_tokens=2, stream=True, stream_options={"include_usage": True})
+            stream = await gate.ask("POST", "/v1/chat/completions", body)
+            assert orjson.loads(stream.pieces[1][6:])["choices"][0]["delta"]["content"] == " two"
+            assert b'"completion_tokens":2' in stream.body
+            text = await gate.ask("POST", "/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 1})
+            assert text.json["choices"][0]["text"] == "x"
+            image = [{"type": "image_url", "image_url": {"url": "data:"}}]
+            refused = await gate.ask("POST", "/v1/chat/completions", chat(image))  # type: ignore[arg-type]
+            assert (refused.status, refused.json["error"]["message"]) == (400, "this model takes text alone")
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize("kind", ["jetstream", "triton"])
+def test_a_server_that_dies_amid_its_text(kind: str) -> None:
+    async def main() -> None:
+        async with upstream(token_time=0.01) as echo, upstream() as other:
+            async with (
+                gateway(document(echo.url, kind=kind, retries={"attempts": 0})) as gate,
+                await Client.open(gate.port) as client,
+            ):
+                client.send("POST", "/v1/chat/completions", chat("word", max_tokens=1000, stream=True))
+                await client.head()
+                await client.chunk()
+                for connection in list(echo.server.connections):
+                    connection.end()
+                rest = b"".join([piece async for piece in _rest(client)])
+                assert b"the model's server failed" in rest
+                await until(gate.idle)
+            await echo.kill()
+            async with gateway(document(echo.url, other.url, kind=kind)) as gate:
+                for _ in range(4):
+                    assert (await gate.ask("POST", "/v1/chat/completions", chat("word"))).status == 200
+
+    clock.run(main())
+
+
+async def _rest(client: Client) -> Any:
+    while piece := await client.chunk():
+        yield piece
+
+
+def test_a_client_that_leaves_takes_its_request_along() -> None:
+    async def main() -> None:
+        async with upstream(ttft=10.0) as echo, gateway(document(echo.url, kind="jetstream")) as gate:
+            async with await Client.open(gate.port) as client:
+                client.send("POST", "/v1/chat/completions", chat())
+                await until(lambda: echo.engine.under_way == 1)
+            await until(lambda: echo.engine.under_way == 0)
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+def test_objects_that_come_in_halves() -> None:
+    """Pieces of the network are not pieces of text."""
+    said = [{"initialContent": {}}, *({"streamContent": {"samples": [{"text": text}]}} for text in ("é", "}{", '"\\', "end"))]
+    written = "".join(json.dumps(each, indent=2, ensure_ascii=False) for each in said).encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_request(reader)
+            if head.startswith(b"GET"):
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                continue
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+            for place in range(0, len(written), 7):
+                piece = written[place : place + 7]
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                await asyncio.sleep(0)
+            writer.write(b"0\r\n\r\n")
+
+    async def main() -> None:
+        async with raw_upstream(answer) as url, gateway(document(url, kind="jetstream")) as gate:
+            got = await gate.ask("POST", "/v1/chat/completions", chat())
+            assert got.json["choices"][0]["message"]["content"] == 'é}{"\\end'
+
+    clock.run(main())

@@ -1,0 +1,206 @@
+"""Sax behind the gateway: a client that stands in for Sax's own, which cannot be installed everywhere."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from tests.support.gateways import Client, ask, chat, document, gateway, until
+
+from sliceworks.base import clock
+from sliceworks.serving.gateway.refusals import Refusal
+from sliceworks.serving.gateway.sax import Saxes, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from sliceworks.serving.gateway.sax import Heard
+
+
+class FakeSax:
+    """Answers as Sax does: blocking, with retractions in streams."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.published: dict[str, tuple[str, str, int]] = {}
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def generate(self, model: str, prompt: str, options: Mapping[str, float], timeout: float) -> list[tuple[str, float]]:
+        self.asked.append((model, prompt, dict(options)))
+        self.gate.wait(5)
+        if prompt == "fail":
+            raise RuntimeError("no model server is ready")
+        return [(prompt.upper(), -0.5), ("second", -2.0)]
+
+    def generate_stream(self, model: str, prompt: str, options: Mapping[str, float], timeout: float, heard: Heard) -> None:
+        self.asked.append((model, prompt, dict(options)))
+        if prompt == "fail":
+            raise RuntimeError("no model server is ready")
+        wrong = [(" wrold", 5), ("orld", 7)] if prompt == "stumble" else [(" world", 5)]
+        for text, stands in [("Hel", 0), ("lo", 3), *wrong, ("!", 11)]:
+            heard(False, [(text, stands, [0.0])])
+            self.gate.wait(5)
+        heard(True, [])
+
+    def score(self, model: str, prefix: str, suffixes: list[str], timeout: float) -> list[float]:
+        return [-float(len(each)) for each in suffixes]
+
+    def details(self, model: str) -> dict[str, Any]:
+        return {"model": model, "model_path": "p", "checkpoint": "c", "max_replicas": 1, "active_replicas": 1}
+
+    def publish(self, model: str, path: str, checkpoint: str, replicas: int) -> None:
+        self.published[model] = (path, checkpoint, replicas)
+
+    def update(self, model: str, path: str, checkpoint: str, replicas: int) -> None:
+        self.published[model] = (path, checkpoint, replicas)
+
+    def unpublish(self, model: str) -> None:
+        del self.published[model]
+
+
+PATH = "/sax/test/llama7b"
+
+
+def spec(**more: Any) -> Any:
+    return document(PATH, kind="sax", **more)
+
+
+def test_the_proxys_routes() -> None:
+    fake = FakeSax()
+
+    async def main() -> None:
+        async with gateway(spec()) as gate:
+            gate.program.application.saxes = Saxes(lambda: fake)
+            options = {"temperature": 0.5, "top_k": 40, "top_p": None, "per_example_max_decode_steps": 32}
+            for model in (PATH, "m"):
+                got = await gate.ask("POST", "/generate", {"prompt": "hello", "model_id": model, "model_options": options})
+                assert got.json == {"completions": [["HELLO", -0.5], ["second", -2.0]]}
+            wanted = {"temperature": 0.5, "per_example_top_k": 40.0, "per_example_max_decode_steps": 32.0}
+            assert fake.asked[0] == (PATH, "hello", wanted)
+            assert (await gate.ask("GET", f"/listcell?model_id={PATH}")).json["checkpoint"] == "c"
+            scored = await gate.ask("POST", "/score", {"model_id": "m", "prefix": "a", "suffix": ["b", "cc"]})
+            assert scored.json == {"scores": [-1.0, -2.0]}
+            failed = await gate.ask("POST", "/generate", {"prompt": "fail", "model_id": "m"})
+            assert (failed.status, failed.json) == (500, {"detail": "Exception in Saxml client: no model server is ready"})
+            for body in ({"prompt": "x"}, {"prompt": 1, "model_id": "m"}, b"{"):
+                wrong = await gate.ask("POST", "/generate", body)
+                assert (wrong.status, list(wrong.json)) == (400, ["detail"])
+            unknown = await gate.ask("POST", "/generate", {"prompt": "x", "model_id": "/sax/test/other"})
+            assert unknown.status == 404
+            assert (await gate.ask("POST", "/publish", {})).status == 404
+            assert gate.idle()
+
+    clock.run(main())
+
+
+def test_openais_protocol_on_a_model_of_sax() -> None:
+    fake = FakeSax()
+
+    async def main() -> None:
+        async with gateway(spec()) as gate:
+            gate.program.application.saxes = Saxes(lambda: fake)
+            whole = await gate.ask("POST", "/v1/chat/completions", chat("say", max_tokens=9, temperature=1))
+            assert whole.json["choices"][0]["message"]["content"] == "SAY"
+            assert fake.asked[0] == (PATH, "say", {"temperature": 1.0, "per_example_max_decode_steps": 9.0})
+            fake.gate.clear()
+            async with await Client.open(gate.port) as client:
+                client.send("POST", "/v1/chat/completions", chat("say", stream=True))
+                await client.head()
+                assert orjson.loads((await client.chunk())[6:])["choices"][0]["delta"]["content"] == "Hel"
+                fake.gate.set()
+                rest = [piece async for piece in _rest(client)]
+                assert rest[-1].endswith(b"[DONE]\n\n")
+            stumbled = await gate.ask("POST", "/v1/chat/completions", chat("stumble", stream=True))
+            assert b"the model took back what it had said" in stumbled.pieces[-1]
+            conversation = {"model": "m", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+            await gate.ask("POST", "/v1/chat/completions", conversation)
+            assert fake.asked[-1][1] == "user: a\nassistant: b\nassistant:"
+            failed = await gate.ask("POST", "/v1/chat/completions", chat("fail", stream=True))
+            assert (failed.status, failed.json["error"]["code"]) == (500, "backend_failed")
+            assert (await gate.ask("POST", "/v1/embeddings", {"model": "m", "input": "x"})).status == 400
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+async def _rest(client: Client) -> Any:
+    while piece := await client.chunk():
+        yield piece
+
+
+def test_threads_are_bounded() -> None:
+    fake = FakeSax()
+    fake.gate.clear()
+
+    async def main() -> None:
+        async with gateway(spec(retries={"attempts": 0})) as gate:
+            gate.program.application.saxes = Saxes(lambda: fake, threads=2)
+            async with await Client.open(gate.port) as one, await Client.open(gate.port) as two:
+                for client in (one, two):
+                    client.send("POST", "/generate", {"prompt": "x", "model_id": "m"})
+                await until(lambda: len(fake.asked) == 2)
+                full = await gate.ask("POST", "/generate", {"prompt": "x", "model_id": "m"})
+                assert (full.status, full.headers["retry-after"]) == (503, "1")
+                fake.gate.set()
+                assert (await one.get()).status == 200
+                assert (await two.get()).status == 200
+            assert (await gate.ask("POST", "/generate", {"prompt": "x", "model_id": "m"})).status == 200
+
+    clock.run(main())
+
+
+def test_models_are_published_on_the_admin_port(tmp_path: Path) -> None:
+    fake = FakeSax()
+    (tmp_path / "key").write_text("boss")
+
+    async def main() -> None:
+        async with gateway(spec(admin={"port": 0, "key": {"file": str(tmp_path / "key")}})) as gate:
+            gate.program.application.saxes = Saxes(lambda: fake)
+            assert gate.admin is not None
+            model = {"model_id": PATH, "model_path": "a.B", "checkpoint": "gs://x/y", "replicas": 1}
+            assert (await ask(gate.admin, "POST", "/publish", model)).status == 401
+            got = await ask(gate.admin, "POST", "/publish", model, key="boss")
+            assert got.json == {"model": PATH, "path": "a.B", "checkpoint": "gs://x/y", "replicas": 1}
+            assert (await ask(gate.admin, "PUT", "/update", {**model, "replicas": 2}, key="boss")).status == 200
+            assert fake.published == {PATH: ("a.B", "gs://x/y", 2)}
+            wrong = await ask(gate.admin, "POST", "/publish", {**model, "replicas": "2"}, key="boss")
+            assert (wrong.status, wrong.json) == (400, {"detail": "replicas is missing, or is no whole number"})
+            assert (await ask(gate.admin, "POST", f"/unpublish?model_id={PATH}", key="boss")).json == {"model": PATH}
+            assert fake.published == {}
+
+    clock.run(main())
+
+
+def test_without_saxs_client_the_gateway_says_so() -> None:
+    async def main() -> None:
+        async with gateway(spec(retries={"attempts": 0})) as gate:
+            got = await gate.ask("POST", "/generate", {"prompt": "x", "model_id": "m"})
+            assert (got.status, got.json) == (501, {"detail": "Sax's Python client is not installed in this gateway"})
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        ([("Hel", 0), ("lo", 3)], ["Hel", "lo"]),
+        ([("Hel", 0), ("y", 2), ("lo", 3)], ["Hel", ""]),
+        ([("a", 0), ("é"[:1], 1)], ["a", "é"]),
+        ([("ab", 0), ("cX", 2), ("cd", 2), ("cXe", 2)], ["ab", "cX", "", "e"]),
+    ],
+)
+def test_text_is_passed_on_as_far_as_it_stands(pieces: list[tuple[str, int]], said: list[str]) -> None:
+    standing = Standing()
+    assert [standing.add(*piece) for piece in pieces][: len(said)] == said
+
+
+def test_text_that_was_taken_back_is_not_hidden() -> None:
+    standing = Standing()
+    assert standing.add("Hello", 0) == "Hello"
+    assert standing.add("y", 2) == ""
+    with pytest.raises(Refusal, match="took back"):
+        standing.end()
