@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,9 @@ async def _sax(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
     whole = b"".join([piece async for piece in pieces])
     told = orjson.loads(whole)
     _raise(told if isinstance(told, dict) else {})
+    if isinstance(told, dict) and told.get("completions"):
+        yield str(told["completions"][0][0])
+        return
     found = next((told[key] for key in ("response", "text", "result") if key in told), told) if isinstance(told, dict) else told
     yield found if isinstance(found, str) else orjson.dumps(found).decode()
 
@@ -118,9 +122,9 @@ def _event(line: bytes) -> Object | None:
 
 async def objects(pieces: AsyncIterator[bytes]) -> AsyncIterator[Object]:
     """JSON objects one after the other, with nothing between them."""
-    decoder, rest = json.JSONDecoder(), ""
+    decoder, letters, rest = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")("replace"), ""
     async for piece in pieces:
-        rest = (rest + piece.decode(errors="replace")).lstrip()
+        rest = (rest + letters.decode(piece)).lstrip()
         while rest:
             try:
                 told, end = decoder.raw_decode(rest)

@@ -112,7 +112,7 @@ def test_a_client_that_leaves_takes_its_request_along() -> None:
 
 def test_objects_that_come_in_halves() -> None:
     """Pieces of the network are not pieces of text."""
-    said = [{"initialContent": {}}, *({"streamContent": {"samples": [{"text": text}]}} for text in ("é", "}{", '"\\', "end"))]
+    said = [{"initialContent": {}}, *({"streamContent": {"samples": [{"text": text}]}} for text in ("é" * 20, "}{", '"\\', "end"))]
     written = "".join(json.dumps(each, indent=2, ensure_ascii=False) for each in said).encode()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -122,8 +122,8 @@ def test_objects_that_come_in_halves() -> None:
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
                 continue
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-            for place in range(0, len(written), 7):
-                piece = written[place : place + 7]
+            for place in range(0, len(written), 5):
+                piece = written[place : place + 5]
                 writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                 await asyncio.sleep(0)
             writer.write(b"0\r\n\r\n")
@@ -131,6 +131,6 @@ def test_objects_that_come_in_halves() -> None:
     async def main() -> None:
         async with raw_upstream(answer) as url, gateway(document(url, kind="jetstream")) as gate:
             got = await gate.ask("POST", "/v1/chat/completions", chat())
-            assert got.json["choices"][0]["message"]["content"] == 'é}{"\\end'
+            assert got.json["choices"][0]["message"]["content"] == "é" * 20 + '}{"\\end'
 
     clock.run(main())

@@ -11,6 +11,7 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.serving.gateway import shapes
 from sliceworks.serving.gateway.http.messages import JSON
 from sliceworks.serving.gateway.keys import digest_of, sent_key
+from sliceworks.serving.gateway.publishing import PUBLISHING, publishing
 from sliceworks.serving.gateway.refusals import Refusal, no_key, no_route, wrong_method
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ _ROUTES = {
     "/admin/status": "GET",
     "/admin/reload": "POST",
     "/admin/drain": "POST",
+    "/publish": "POST",
+    "/update": "PUT",
+    "/unpublish": "POST",
 }
 _NUMBERS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
@@ -61,6 +65,8 @@ class Admin:
             reply.send(200, [JSON], orjson.dumps(self._status()))
         elif path == "/admin/reload":
             await self._reload(reply)
+        elif path in PUBLISHING:
+            reply.send(200, [JSON], orjson.dumps(await publishing(program.application.saxes, request)))
         elif path == "/admin/drain":
             program.application.draining = True
             reply.send(202, [JSON], b'{"draining":true}')
@@ -100,5 +106,5 @@ class Admin:
         return {**told, "models": models}
 
     def refuse(self, path: str, refusal: Refusal) -> bytes:
-        """As OpenAI's routes do."""
-        return shapes.openai(refusal)
+        """In the words of the path."""
+        return shapes.of(path, refusal)

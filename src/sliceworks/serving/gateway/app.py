@@ -12,9 +12,10 @@ from sliceworks.serving.gateway import shapes, usage
 from sliceworks.serving.gateway.measures import Measures
 from sliceworks.serving.gateway.refusals import Refusal, no_route, unknown_model, wrong_method
 from sliceworks.serving.gateway.relay import Interrupted, Relay
+from sliceworks.serving.gateway.sax import Saxes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from sliceworks.serving.gateway.calls import Call, Served
     from sliceworks.serving.gateway.http.messages import Request
@@ -51,6 +52,7 @@ class Application:
         self.state = state
         self.measures = measures or Measures()
         self.relay = Relay(self.measures)
+        self.saxes = Saxes()
         self.draining = False
         self._tracer = tracer
         self._serial, self._process = itertools.count(1), uuid.uuid4().hex[:12]
@@ -110,8 +112,8 @@ class Application:
         """Whether requests should come here."""
         return not self.draining
 
-    async def carry(self, call: Call) -> None:
-        """Check what the call costs, have a server answer it, and count."""
+    async def carry(self, call: Call, act: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Check what the call costs, have a server answer it, and count. `act` answers it in another way than by passing it on."""
         began = asyncio.get_running_loop().time()
         call.id = self._id(call.request)
         quotas = (call.caller.quota, call.served.quota)
@@ -126,7 +128,7 @@ class Application:
         for quota in quotas:
             quota.enter(call.guess)
         try:
-            await self.relay.carry(call, self.state.spec.retries, self.state.budget)
+            await (act() if act is not None else self.relay.carry(call, self.state.spec.retries, self.state.budget))
         except Refusal as refusal:
             self._count_refusal(call, refusal)
             raise

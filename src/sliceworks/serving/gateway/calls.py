@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sliceworks.serving.gateway import shapes
 from sliceworks.serving.gateway.usage import Meter
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.quotas import Quota
+    from sliceworks.serving.gateway.refusals import Refusal
     from sliceworks.serving.gateway.servers import Group, Server
     from sliceworks.specs.gateway import Model, Timeouts
 
@@ -44,8 +46,6 @@ class Call:
     body: bytes
     guess: int = 0
     id: bytes = b""
-    sse: bool = True
-    """Whether an error within a stream can be told as an event."""
     strict: bool = True
     """Whether an answer must be JSON or events."""
     spent: float = 0.0
@@ -55,6 +55,10 @@ class Call:
     meter: Meter = field(default_factory=Meter)
     outcome: int = 0
     """The status of a refusal, which is written later."""
+
+    def last_words(self, refusal: Refusal) -> bytes:
+        """What is written where a stream breaks off: an event that says why."""
+        return b"data: %b\n\n" % shapes.of(self.request.path, refusal)
 
     def path_for(self, server: Server) -> str:
         """Where it goes there."""

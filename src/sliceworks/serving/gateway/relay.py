@@ -7,15 +7,18 @@ each piece goes out when it comes in, within the callback that it came with: no 
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
-from sliceworks.serving.gateway import shapes, usage
+from sliceworks.serving.gateway import usage
 from sliceworks.serving.gateway.calls import passed_back, request_head
 from sliceworks.serving.gateway.http.upstream import FIRST, WHOLE, Broken, Exchange, Late
 from sliceworks.serving.gateway.refusals import Refusal, broken_backend, slow_backend
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sliceworks.serving.gateway.calls import Call
     from sliceworks.serving.gateway.measures import Measures
     from sliceworks.serving.gateway.quotas import Budget
@@ -102,6 +105,15 @@ class Relay:
         self.measures.exhausted.add()
         return False
 
+    @contextmanager
+    def watched(self, exchange: Exchange, call: Call) -> Iterator[None]:
+        """Look at the deadlines of an exchange, and end it afterwards."""
+        self._under_way[exchange] = call
+        try:
+            yield
+        finally:
+            self._done(exchange)
+
     async def _begin(self, call: Call, server: Server, exchange: Exchange, *, fresh: bool) -> None:
         body = call.body_for(server)
         self._under_way[exchange] = call
@@ -156,8 +168,8 @@ class Relay:
     def _break(self, call: Call, exchange: Exchange, error: Exception) -> None:
         """Tell a client amid a stream that no more will come: as an event where there are events, else by dropping the line."""
         refusal = slow_backend(str(error)) if isinstance(error, Late) else broken_backend(str(error))
-        if call.sse and _is_stream(exchange):
-            call.reply.write(b"data: %b\n\n" % shapes.of(call.request.path, refusal))
+        if _is_stream(exchange):
+            call.reply.write(call.last_words(refusal))
             call.reply.end()
         else:
             call.reply.abort()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base import clock
+from sliceworks.serving.gateway.forms import DONE, Form
 from sliceworks.serving.gateway.http.messages import EVENTS, JSON
 from sliceworks.serving.gateway.peek import parse
 from sliceworks.serving.gateway.refusals import malformed, unknown_model
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Route = Callable[[Engine, Request, Reply], Awaitable[None]]
 
-_DONE = b"data: [DONE]\n\n"
 _DIMENSIONS = 8
 
 
@@ -45,49 +44,15 @@ async def _complete(engine: Engine, request: Request, reply: Reply, data: dict[s
     words = engine.words(prompt, data.get("max_completion_tokens") or data.get("max_tokens"))
     usage = {"prompt_tokens": record.prompt_tokens, "completion_tokens": len(words)}
     usage["total_tokens"] = sum(usage.values())
-    form = _Form(record.number, data["model"], chat=chat)
+    form = Form(f"echo-{record.number}", data["model"], chat=chat)
     if data.get("stream") is True:
         reply.begin(200, [EVENTS, (b"cache-control", b"no-cache")])
         wants_usage = isinstance(data.get("stream_options"), dict) and data["stream_options"].get("include_usage") is True
-        last = form.stop() + (form.event([], usage) if wants_usage else b"") + _DONE
+        last = form.stop() + (form.event([], usage) if wants_usage else b"") + DONE
         await engine.say(record, reply, [form.piece(word) for word in words], last)
         return
     await engine.think(record, len(words))
     reply.send(200, [JSON], form.whole("".join(words), usage))
-
-
-class _Form:
-    """How answers are written."""
-
-    def __init__(self, number: int, model: str, *, chat: bool) -> None:
-        self._chat = chat
-        kind = "chat.completion" if chat else "text_completion"
-        self._base = {"id": f"echo-{number}", "object": kind, "created": int(clock.now().timestamp()), "model": model}
-        streamed = {**self._base, "object": f"{kind}.chunk" if chat else kind}
-        opening = {"index": 0, "delta": {"content": "@"}} if chat else {"index": 0, "text": "@"}
-        # All pieces are alike but for one word: what stands before and after it is written once.
-        whole = orjson.dumps({**streamed, "choices": [{**opening, "logprobs": None, "finish_reason": None}]})
-        self._before, self._after = (b"data: " + whole + b"\n\n").split(b'"@"')
-        self._streamed = streamed
-
-    def piece(self, word: str) -> bytes:
-        """One token as an event."""
-        return self._before + orjson.dumps(word) + self._after
-
-    def event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> bytes:
-        """Any event."""
-        return b"data: " + orjson.dumps({**self._streamed, "choices": choices, **({"usage": usage} if usage else {})}) + b"\n\n"
-
-    def stop(self) -> bytes:
-        """The event that says why the answer ends."""
-        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
-        return self.event([{**choice, "delta": {}} if self._chat else {**choice, "text": ""}])
-
-    def whole(self, text: str, usage: dict[str, int]) -> bytes:
-        """The whole answer."""
-        said = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
-        choices = [{"index": 0, **said, "logprobs": None, "finish_reason": "stop"}]
-        return orjson.dumps({**self._base, "choices": choices, "usage": usage})
 
 
 async def embeddings(engine: Engine, request: Request, reply: Reply) -> None:

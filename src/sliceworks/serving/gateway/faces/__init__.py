@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 def all_faces(application: Application) -> list[Face]:
     """All of them."""
     from sliceworks.serving.gateway.faces.inference import Inference
+    from sliceworks.serving.gateway.faces.jetstream import JetStream
     from sliceworks.serving.gateway.faces.openai import OpenAi
     from sliceworks.serving.gateway.faces.probes import Probes
+    from sliceworks.serving.gateway.faces.sax import Sax
 
-    return [Probes(application), OpenAi(application), Inference(application)]
+    return [Probes(application), OpenAi(application), Inference(application), JetStream(application), Sax(application)]

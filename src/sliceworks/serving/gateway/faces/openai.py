@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from sliceworks.serving.gateway.calls import Call
+from sliceworks.serving.gateway.converse import converse
 from sliceworks.serving.gateway.http.messages import JSON
 from sliceworks.serving.gateway.peek import Peek, capped, peek, renamed
 from sliceworks.serving.gateway.refusals import Refusal, unknown_model
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.servers import Server
 
 OPERATIONS = {"/v1/chat/completions": "chat", "/v1/completions": "text_completion", "/v1/embeddings": "embeddings"}
+KINDS = frozenset({"openai", "echo"})
+"""Servers that speak this protocol themselves."""
 _MADE = 1_700_000_000
 """When models were made, for clients that want to know: nobody knows."""
 
@@ -56,6 +59,9 @@ class OpenAi:
             return
         found = peek(request.body)
         served = self._application.model(found.model, caller)
+        if served.model.kind not in KINDS:
+            await converse(self._application, request, reply, caller, served)
+            return
         body = limited(request.body, found, served) if request.path != "/v1/embeddings" else request.body
         call = OpenAiCall(request, reply, caller, served, OPERATIONS[request.path], request.path, body, found=found)
         if body is not request.body:

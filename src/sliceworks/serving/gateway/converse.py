@@ -1,0 +1,135 @@
+"""OpenAI's chat and completions for models whose servers speak something else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base.errors import SliceworksError
+from sliceworks.serving.gateway import talking
+from sliceworks.serving.gateway.calls import Call
+from sliceworks.serving.gateway.forms import DONE, Form
+from sliceworks.serving.gateway.http.messages import EVENTS, JSON
+from sliceworks.serving.gateway.http.upstream import Broken, Late
+from sliceworks.serving.gateway.peek import parse
+from sliceworks.serving.gateway.refusals import Refusal, broken_backend, slow_backend
+from sliceworks.serving.gateway.relay import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from sliceworks.serving.gateway.app import Application
+    from sliceworks.serving.gateway.calls import Served
+    from sliceworks.serving.gateway.http.messages import Request
+    from sliceworks.serving.gateway.http.reply import Reply
+    from sliceworks.serving.gateway.keys import Caller
+    from sliceworks.serving.gateway.servers import Server
+
+_OPERATIONS = {"/v1/chat/completions": "chat", "/v1/completions": "text_completion"}
+
+
+async def converse(application: Application, request: Request, reply: Reply, caller: Caller, served: Served) -> None:
+    """Answer a chat or a completion with the text of a model's server."""
+    operation = _OPERATIONS.get(request.path)
+    if operation is None:
+        raise Refusal(400, "wrong_protocol", f"the model {served.name!r} has no {request.path}")
+    data = parse(request.body)
+    asked = data.get("max_completion_tokens") or data.get("max_tokens")
+    if served.max_tokens is not None and isinstance(asked, int) and asked > served.max_tokens:
+        raise Refusal(400, "too_many_tokens", f"max_tokens is at most {served.max_tokens} here", param="max_tokens")
+    call = Call(request, reply, caller, served, operation, request.path, request.body)
+    talk = _Talk(application, call, {**data, "max_tokens": asked})
+    await application.carry(call, talk.answer)
+
+
+class _Talk:
+    """One answer. Another server is asked as long as no text has come."""
+
+    def __init__(self, application: Application, call: Call, data: dict[str, Any]) -> None:
+        self._application, self._call, self._data = application, call, data
+        self._chat = call.operation == "chat"
+        self._prompt = talking.prompt_of(data, chat=self._chat)
+
+    async def answer(self) -> None:
+        """Answer, whole or in pieces."""
+        server, pieces, first = await self._begun()
+        failed, judged = True, True
+        try:
+            await self._deliver(pieces, first)
+            failed = False
+        except asyncio.CancelledError:
+            judged = False
+            raise
+        except (Broken, Late, SliceworksError) as error:
+            refusal = _refusal(error)
+            failed = refusal.status >= 502
+            if not self._call.reply.started:
+                raise refusal from error
+            self._call.reply.write(self._call.last_words(refusal))
+            self._call.reply.end()
+            self._application.measures.broken.add(self._call.served.name)
+            raise Interrupted from error
+        finally:
+            server.ended(failed=failed, judged=judged)
+            await pieces.aclose()
+
+    async def _begun(self) -> tuple[Server, AsyncGenerator[str, None], str | None]:
+        """A server that has begun to talk, its text and the first piece of that."""
+        state, call = self._application.state, self._call
+        state.budget.request()
+        tried: list[Server] = []
+        while True:
+            server = await call.served.group.choose(tried, call.served.timeouts.connect)
+            server.began()
+            pieces = talking.talk(self._application, call, server, self._data, self._prompt)
+            kept, failed = False, False
+            try:
+                first = await anext(pieces, None)
+                kept = True
+                return server, pieces, first
+            except (Broken, Late, SliceworksError) as error:
+                refusal = _refusal(error)
+                failed = refusal.status >= 502
+                again = refusal.status in {429, 502, 503} and len(tried) < state.spec.retries.attempts and state.budget.take()
+                if not again:
+                    raise refusal from error
+            finally:
+                if not kept:
+                    server.ended(failed=failed, judged=failed)
+                    await pieces.aclose()
+            tried.append(server)
+            self._application.measures.retries.add(call.served.name, str(refusal.status))
+
+    async def _deliver(self, pieces: AsyncGenerator[str, None], first: str | None) -> None:
+        call = self._call
+        form = Form(f"chatcmpl-{call.id.decode('latin-1')}", call.served.name, chat=self._chat)
+        stream = self._data.get("stream") is True
+        if stream:
+            call.reply.begin(200, [EVENTS, (b"cache-control", b"no-cache"), (b"x-request-id", call.id)])
+        said: list[str] = []
+        piece = first
+        while piece is not None:
+            said.append(piece)
+            if stream:
+                self._send(form.piece(piece))
+            piece = await anext(pieces, None)
+        usage = {"prompt_tokens": max(1, len(self._prompt.encode()) // 4), "completion_tokens": len(said)}
+        usage["total_tokens"] = sum(usage.values())
+        call.told = (usage["prompt_tokens"], usage["completion_tokens"])
+        if not stream:
+            call.reply.send(200, [JSON, (b"x-request-id", call.id)], form.whole("".join(said), usage))
+            return
+        wanted = self._data.get("stream_options")
+        told = isinstance(wanted, dict) and wanted.get("include_usage") is True
+        call.reply.write(form.stop() + (form.event([], usage) if told else b"") + DONE)
+        call.reply.end()
+
+    def _send(self, event: bytes) -> None:
+        self._call.reply.write(event)
+        self._call.meter.see(event, asyncio.get_running_loop().time())
+
+
+def _refusal(error: BaseException) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
+    return slow_backend(str(error)) if isinstance(error, Late) else broken_backend(str(error))

@@ -1,0 +1,45 @@
+"""How answers of OpenAI's chat and completions are written, whole and in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from sliceworks.base import clock
+
+DONE = b"data: [DONE]\n\n"
+
+
+class Form:
+    """How answers are written."""
+
+    def __init__(self, name: str, model: str, *, chat: bool) -> None:
+        self._chat = chat
+        kind = "chat.completion" if chat else "text_completion"
+        self._base = {"id": name, "object": kind, "created": int(clock.now().timestamp()), "model": model}
+        streamed = {**self._base, "object": f"{kind}.chunk" if chat else kind}
+        opening = {"index": 0, "delta": {"content": "@"}} if chat else {"index": 0, "text": "@"}
+        # All pieces are alike but for one word: what stands before and after it is written once.
+        whole = orjson.dumps({**streamed, "choices": [{**opening, "logprobs": None, "finish_reason": None}]})
+        self._before, self._after = (b"data: " + whole + b"\n\n").split(b'"@"')
+        self._streamed = streamed
+
+    def piece(self, word: str) -> bytes:
+        """One token as an event."""
+        return self._before + orjson.dumps(word) + self._after
+
+    def event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> bytes:
+        """Any event."""
+        return b"data: " + orjson.dumps({**self._streamed, "choices": choices, **({"usage": usage} if usage else {})}) + b"\n\n"
+
+    def stop(self) -> bytes:
+        """The event that says why the answer ends."""
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
+        return self.event([{**choice, "delta": {}} if self._chat else {**choice, "text": ""}])
+
+    def whole(self, text: str, usage: dict[str, int]) -> bytes:
+        """The whole answer."""
+        said = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
+        choices = [{"index": 0, **said, "logprobs": None, "finish_reason": "stop"}]
+        return orjson.dumps({**self._base, "choices": choices, "usage": usage})

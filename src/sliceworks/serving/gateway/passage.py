@@ -1,0 +1,193 @@
+"""gRPC through the gateway: messages pass as bytes, and only the model's name in them is looked at.
+
+Every method is served as a stream both ways, which on the wire is what the others are too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+
+import sliceworks
+from sliceworks.serving.gateway import wire
+from sliceworks.serving.gateway.refusals import Refusal, malformed, no_backend, unknown_model
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sliceworks.serving.gateway.app import Application
+    from sliceworks.serving.gateway.calls import Served
+    from sliceworks.serving.gateway.keys import Caller
+    from sliceworks.serving.gateway.servers import Server
+
+INFERENCE, JETSTREAM = "/inference.GRPCInferenceService/", "/jetstream_proto.Orchestrator/"
+_KINDS = {INFERENCE: frozenset({"triton"}), JETSTREAM: frozenset({"jetstream"})}
+_YES = b"\x08\x01"
+_OWN = {
+    f"{INFERENCE}ServerLive": _YES,
+    f"{INFERENCE}ServerReady": _YES,
+    f"{INFERENCE}ServerMetadata": wire.text_field(1, "sliceworks") + wire.text_field(2, sliceworks.__version__),
+}
+_METHODS = {
+    INFERENCE: {"ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics", "ModelInfer", "ModelStreamInfer"},
+    JETSTREAM: {"Decode", "HealthCheck"},
+}
+_CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    404: grpc.StatusCode.NOT_FOUND,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+_NOT_ON = frozenset({"authorization", "x-api-key", "api-key", "user-agent", "te", "content-type", "x-sliceworks-model"})
+
+
+class Passage(grpc.GenericRpcHandler):
+    """All methods that the gateway lets through."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def service(self, handler_call_details: Any) -> Any:
+        """How a method is served; None where it is not."""
+        method = str(handler_call_details.method)
+        service = next((each for each in _KINDS if method.startswith(each)), None)
+        if method not in _OWN and (service is None or method.removeprefix(service) not in _METHODS[service]):
+            return None
+        metadata = {str(name): str(value) for name, value in handler_call_details.invocation_metadata}
+
+        async def serve(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+            try:
+                async for message in self._serve(method, service or INFERENCE, metadata, messages, context):
+                    yield message
+            except Refusal as refusal:
+                await context.abort(_CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.message)
+            except wire.NotProtobuf as error:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+
+        return grpc.stream_stream_rpc_method_handler(serve)
+
+    async def _serve(
+        self, method: str, service: str, metadata: dict[str, str], messages: AsyncIterator[bytes], context: Any
+    ) -> AsyncIterator[bytes]:
+        caller = self._application.state.keys.find(metadata)
+        if method in _OWN:
+            yield _OWN[method]
+            return
+        first = await anext(aiter(messages), None)
+        if first is None:
+            raise malformed("there is no message")
+        served = self._model(service, metadata, first, caller)
+        guess = len(first) // 4
+        for quota in (caller.quota, served.quota):
+            quota.check(guess)
+        for quota in (caller.quota, served.quota):
+            quota.enter(guess)
+        operation, status = method.rpartition("/")[2], "200"
+        try:
+            async for message in self._carry(method, served, metadata, _joined(first, messages), context):
+                yield message
+        except Refusal as refusal:
+            status = str(refusal.status)
+            raise
+        except asyncio.CancelledError:
+            status = "499"
+            raise
+        finally:
+            for quota in (caller.quota, served.quota):
+                quota.leave(guess, None)
+            self._application.measures.requests.add(served.name, operation, caller.name, status)
+
+    def _model(self, service: str, metadata: dict[str, str], first: bytes, caller: Caller) -> Served:
+        state = self._application.state
+        if service == INFERENCE:
+            served = self._application.model(wire.name_of(first), caller)
+        else:
+            name = metadata.get("x-sliceworks-model")
+            fitting = [each for each in state.visible(caller) if each.model.kind in _KINDS[service] and name in {None, each.name}]
+            if len(fitting) != 1:
+                raise malformed("say which model in the metadata x-sliceworks-model")
+            served = fitting[0]
+        if served.model.kind not in _KINDS[service]:
+            raise unknown_model(served.name)
+        return served
+
+    async def _carry(
+        self, method: str, served: Served, metadata: dict[str, str], messages: AsyncIterator[bytes], context: Any
+    ) -> AsyncIterator[bytes]:
+        server = await served.group.choose((), served.timeouts.connect)
+        if not server.backend.grpc:
+            raise no_backend(served.name)
+        server.began()
+        failed, judged = False, True
+        call = self._call(method, server, served, metadata, messages)
+        try:
+            async for message in call:
+                yield message
+            for name, value in await call.trailing_metadata() or ():
+                context.set_trailing_metadata(((name, value),))
+        except grpc.aio.AioRpcError as error:
+            failed = error.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN}
+            await context.abort(error.code(), error.details() or "")
+        except asyncio.CancelledError:
+            judged = False
+            raise
+        finally:
+            call.cancel()
+            server.ended(failed=failed, judged=judged)
+
+    def _call(self, method: str, server: Server, served: Served, metadata: dict[str, str], messages: AsyncIterator[bytes]) -> Any:
+        channel = self._channels.get(server.backend.grpc)
+        if channel is None:
+            most = self._application.state.spec.caps.body
+            options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most)]
+            channel = self._channels[server.backend.grpc] = grpc.aio.insecure_channel(server.backend.grpc, options)
+        passed = tuple((name, value) for name, value in metadata.items() if name not in _NOT_ON and not name.startswith("grpc-"))
+        named = method.startswith(INFERENCE)
+        sent = _named(messages, served, server.backend.model or served.name) if named else messages
+        begin: Any = channel.stream_stream(method)
+        return begin(sent, metadata=passed, timeout=served.timeouts.total)
+
+    async def close(self) -> None:
+        """Let go of the servers."""
+        for channel in self._channels.values():
+            await channel.close()
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for message in rest:
+        yield message
+
+
+async def _named(messages: AsyncIterator[bytes], served: Served, name: str) -> AsyncIterator[bytes]:
+    """The same messages, with the name that the server knows. A stream is for one model: it ends where another is named."""
+    names = {served.name, *served.model.aliases}
+    async for message in messages:
+        found = wire.name_of(message)
+        if found not in names:
+            return
+        yield message if found == name else wire.renamed(message, name)
+
+
+async def start(
+    application: Application, host: str, port: int, tls: tuple[bytes, bytes] | None
+) -> tuple[grpc.aio.Server, Passage, int]:
+    """Begin to listen; returns the server, what it serves, and the port."""
+    most = application.state.spec.caps.body
+    options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most), ("grpc.so_reuseport", 0)]
+    passage = Passage(application)
+    server = grpc.aio.server(handlers=[passage], options=options)
+    address = f"{host}:{port}"
+    bound = (
+        server.add_secure_port(address, grpc.ssl_server_credentials([(tls[1], tls[0])]))
+        if tls is not None
+        else server.add_insecure_port(address)
+    )
+    await server.start()
+    return server, passage, bound

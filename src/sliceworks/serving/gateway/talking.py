@@ -1,0 +1,104 @@
+"""Text from servers that do not speak OpenAI's protocol: they are asked in their own way, and answer with text in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.serving import asking
+from sliceworks.serving.gateway.http.upstream import FIRST, Exchange
+from sliceworks.serving.gateway.refusals import Refusal, broken_backend
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from sliceworks.serving.gateway.app import Application
+    from sliceworks.serving.gateway.calls import Call
+    from sliceworks.serving.gateway.servers import Server
+
+DEFAULT_TOKENS = 256
+
+
+def prompt_of(data: dict[str, Any], *, chat: bool) -> str:
+    """The text that is asked: a prompt, or a conversation as one text. Each turn says who speaks, unless there is one alone."""
+    if not chat:
+        return str(text_of(data.get("prompt", "")))
+    messages = data.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
+        raise Refusal(400, "invalid_request", "messages must be a list of messages", param="messages")
+    if len(messages) == 1:
+        return text_of(messages[0].get("content"))
+    turns = [f"{each.get('role', 'user')}: {text_of(each.get('content'))}" for each in messages]
+    return "\n".join([*turns, "assistant:"])
+
+
+def text_of(content: Any) -> str:
+    """The text of a prompt, or of the parts of a message; what is no text is refused."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(part, str) or (isinstance(part, dict) and "text" in part) for part in content):
+        return "".join(part if isinstance(part, str) else str(part["text"]) for part in content)
+    raise Refusal(400, "invalid_request", "this model takes text alone")
+
+
+def sax_options(data: dict[str, Any], steps: int | None) -> dict[str, float]:
+    """Options as Sax names them."""
+    from sliceworks.serving.gateway.sax import OPTIONS, STEPS
+
+    found = {name: float(data[given]) for given, name in OPTIONS.items() if isinstance(data.get(given), int | float)}
+    return {**found, **({STEPS: float(steps)} if steps else {})}
+
+
+async def talk(
+    application: Application, call: Call, server: Server, data: dict[str, Any], prompt: str
+) -> AsyncGenerator[str, None]:
+    """Ask one server, and have its text as it comes."""
+    steps = call.served.max_tokens if data.get("max_tokens") is None else data["max_tokens"]
+    model = server.backend.model or call.served.name
+    if server.backend.kind == "sax":
+        path, options, timeout = server.backend.url, sax_options(data, steps), call.served.timeouts.total
+        if data.get("stream") is not True:
+            found = await application.saxes.call(lambda client: client.generate(path, prompt, options, timeout))
+            yield found[0][0] if found else ""
+            return
+        async for piece in application.saxes.stream(path, prompt, options, timeout):
+            yield piece
+        return
+    heat = data.get("temperature")
+    wishes = asking.Wishes(steps or DEFAULT_TOKENS, float(heat) if isinstance(heat, int | float) else None)
+    question = asking.text(server.backend.kind, model, prompt, wishes)
+    async for text in question.read(_pieces(application, call, server, question)):
+        if text:
+            yield text
+
+
+async def _pieces(application: Application, call: Call, server: Server, question: asking.Question) -> AsyncIterator[bytes]:
+    """The answer of a server as bytes that come; what it says no with becomes a Refusal."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in question.headers.items()).encode()
+    start = f"POST {server.prefix}{question.path} HTTP/1.1\r\n".encode()
+    length = b"content-length: %d\r\nx-request-id: %b\r\n\r\n" % (len(question.body), call.id)
+    exchange = Exchange()
+    with application.relay.watched(exchange, call):
+        head = start + server.host_line + server.authorization + lines + length
+        await server.pool.begin(head, question.body, exchange, call.served.timeouts.connect)
+        await exchange.wait(FIRST)
+        if exchange.status != 200:
+            raise _said_no(exchange)
+        heard: asyncio.Queue[bytes | None] = asyncio.Queue()
+        for piece in exchange.pieces:
+            heard.put_nowait(piece)
+        if exchange.over:
+            heard.put_nowait(None)
+        else:
+            exchange.sink, exchange.on_end = heard.put_nowait, lambda: heard.put_nowait(None)
+        while (found := await heard.get()) is not None:
+            yield found
+        if exchange.error is not None:
+            raise exchange.error
+
+
+def _said_no(exchange: Exchange) -> Refusal:
+    said = b"".join(exchange.pieces)[:500].decode("utf-8", "replace")
+    if exchange.status >= 500:
+        return broken_backend(f"it answered {exchange.status}: {said}")
+    return Refusal(exchange.status, "invalid_request", f"the model's server answered {exchange.status}: {said}")
