@@ -26,6 +26,11 @@ def set_quiet(quiet: bool) -> None:
     _quiet = quiet
 
 
+def is_quiet() -> bool:
+    """Whether nothing is to be said."""
+    return _quiet
+
+
 def say(text: str) -> None:
     """One line for a person."""
     if not _quiet:

@@ -31,6 +31,7 @@ ENTRIES = {
     "slices": Entry("sliceworks.cli.slices:slices", "See and drain the slices of a cluster."),
     "models": Entry("sliceworks.cli.models:models", "Deploy, publish and call models."),
     "gateway": Entry("sliceworks.cli.gateway:gateway", "Serve models of every kind at one address."),
+    "load": Entry("sliceworks.cli.load:load", "Run load tests, and read, compare and query their results."),
     "completion": Entry("sliceworks.cli.completion:completion", "Print the completion script of a shell."),
 }
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.specs.environment import Environment
 from sliceworks.specs.gateway import Gateway
+from sliceworks.specs.load_test import LoadTest
 from sliceworks.specs.model import API_VERSION, GROUP
 from sliceworks.specs.scenario import Scenario
 from sliceworks.specs.serving import ModelService
@@ -22,6 +23,7 @@ KINDS: dict[str, type[BaseModel]] = {
     "Environment": Environment,
     "Gateway": Gateway,
     "ModelService": ModelService,
+    "LoadTest": LoadTest,
     "Scenario": Scenario,
     "TrainingJob": TrainingJob,
 }

@@ -1,0 +1,1 @@
+"""Reports of runs: one HTML page that stands alone, or Markdown."""

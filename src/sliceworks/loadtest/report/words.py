@@ -1,0 +1,64 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NAMES = {
+    "e2e": "end to end",
+    "service": "end to end, from sending",
+    "ttft": "first token",
+    "ttft service": "first token, from sending",
+    "tpot": "per output token",
+    "itl": "between pieces",
+    "delay": "left later than intended",
+}
+COLUMNS = ("mean", "p50", "p90", "p99", "p99.9", "max")
+
+
+def time(seconds: float | None) -> str:
+    """Three digits, and the unit that suits."""
+    if seconds is None:
+        return "–"
+    if abs(seconds) >= 100:
+        return f"{seconds:,.0f} s"
+    if abs(seconds) >= 1:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1000:.3g} ms" if abs(seconds) >= 1e-4 else f"{seconds * 1e6:.2g} µs"
+
+
+def verdict(run: dict[str, Any]) -> str:
+    """One line: does it count, and was it good enough."""
+    if not run["valid"]:
+        return "INVALID: " + "; ".join(run["problems"])
+    missed = [each["text"] for each in run["objectives"] if not each["kept"]]
+    if missed:
+        return "missed: " + ", ".join(missed)
+    return "all objectives kept" if run["objectives"] else "valid"
+
+
+def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
+    """One row of times for each measure."""
+    return [(NAMES.get(name, name), *(time(each.get(column)) for column in COLUMNS)) for name, each in summary["times"].items()]
+
+
+def facts(run: dict[str, Any]) -> list[tuple[str, str]]:
+    """The figures that are no times."""
+    summary = run["summary"]
+    delivery = summary["delivery"]
+    found = [
+        ("requests", f"{summary['requests']:,} in {summary['seconds']:.0f} s, {summary['succeeded']:,} succeeded"),
+        ("delivered", f"{delivery['share']:.2%} of {delivery['rateAsked']:,.1f} requests/s asked for"),
+        ("throughput", f"{summary['requestsPerSecond']:,.1f} requests/s, {summary['tokensOutPerSecond']:,.0f} tokens/s out"),
+        ("errors", f"{summary['errorRate']:.2%}" + "".join(f", {many:,} × {kind}" for kind, many in summary["failures"].items())),
+    ]
+    if run["objectives"]:
+        found.insert(3, ("goodput", f"{summary['goodput']:,.1f} requests/s within all objectives"))
+    return found
+
+
+def objective(each: dict[str, Any]) -> str:
+    """An objective and what was found."""
+    found = each["found"]
+    shown = f"{found:.2%}" if found is not None and each["text"].startswith("errors") else time(found)
+    return f"{'kept' if each['kept'] else 'MISSED'}: {each['text']} (found {shown})"
