@@ -8,11 +8,12 @@ import pytest
 from tests.support.model_services import EXAMPLES, changed, example
 
 from sliceworks import catalog
-from sliceworks.base import clock
+from sliceworks.base import clock, yamls
 from sliceworks.base.errors import SliceworksError, TimedOut
+from sliceworks.cli import model_files
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT, NAMESPACE, POD, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET
-from sliceworks.serving import cluster, deploying
+from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT, JOB, NAMESPACE, POD, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET
+from sliceworks.serving import cluster, deploying, editing, publishing
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
 
@@ -210,5 +211,78 @@ def test_an_unknown_service_names_the_closest() -> None:
         with pytest.raises(SliceworksError) as caught:
             await platform.seen("lama3", "models")
         assert caught.value.hint == "did you mean llama3?"
+
+    played(play)
+
+
+def record_of(platform: Platform, name: str, namespace: str) -> Any:
+    return cluster.one_record(platform.client, name, namespace)
+
+
+async def change(platform: Platform, record: Any, document: Object, verb: str, model: str) -> list[str]:
+    wanted = model_files.checked(yamls.Document(document, "record", 1, {})).service
+    return await publishing.publish(
+        platform.client, record, (wanted, document), (verb, model), tell=platform.told.append, timeout=600
+    )
+
+
+def test_sax_models_are_published_and_unpublished_by_jobs() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("llama2-7b-saxml"))
+        record = await record_of(platform, "llama2-7b", "saxml")
+        before = await platform.names(JOB, "saxml")
+        tuned = {"name": "tuned", "class": "LLaMA7BFP16TPUv5e", "checkpoint": "gs://tuned/checkpoint_00000000"}
+        await change(platform, record, editing.with_model(record, tuned), "load", "tuned")
+        [made] = await platform.names(JOB, "saxml") - before
+        script = (await platform.client.get(JOB, made, "saxml"))["spec"]["template"]["spec"]["containers"][0]["command"][2]
+        assert "saxutil publish /sax/test/tuned saxml.server.pax.lm.params.lm_cloud.LLaMA7BFP16TPUv5e gs://tuned" in script
+        assert "name: tuned\n" in (await platform.client.get(CONFIG_MAP, "gateway", "saxml"))["data"]["gateway.yaml"]
+        record = await record_of(platform, "llama2-7b", "saxml")
+        await change(platform, record, editing.without_model(record, "tuned"), "unload", "tuned")
+        assert "name: tuned\n" not in (await platform.client.get(CONFIG_MAP, "gateway", "saxml"))["data"]["gateway.yaml"]
+        assert made not in await platform.names(JOB, "saxml")
+
+    played(play)
+
+
+def test_an_engine_with_one_model_is_rolled_and_can_be_stopped() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("llama3-vllm-tpu"))
+        record = await record_of(platform, "llama3", "models")
+        pods = await platform.names(POD, "models")
+        await change(platform, record, editing.changed_model(record, "llama-3.1-8b", {}), "load", "llama-3.1-8b")
+        after = await platform.names(POD, "models")
+        assert {name for name in after if name.startswith("llama3-")}.isdisjoint(pods)
+        other = editing.with_model(record, {"name": "llama-3.2-3b", "source": "meta-llama/Llama-3.2-3B-Instruct"})
+        await change(platform, record, other, "load", "llama-3.2-3b")
+        record = await record_of(platform, "llama3", "models")
+        assert [each.name for each in record.service.spec.models] == ["llama-3.2-3b"]
+        await change(platform, record, editing.without_model(record, "llama-3.2-3b"), "unload", "llama-3.2-3b")
+        assert (await platform.seen("llama3", "models")).standing.state == "stopped"
+
+    played(play)
+
+
+def test_what_tritons_servers_refuse_is_not_kept() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("densenet-triton"))
+        record = await record_of(platform, "densenet", "triton")
+        with pytest.raises(SliceworksError, match="the API server cannot reach pod/densenet-"):  # a played pod does not listen
+            await change(platform, record, editing.with_model(record, {"name": "resnet"}), "load", "resnet")
+        after = await record_of(platform, "densenet", "triton")
+        assert [each.name for each in after.service.spec.models] == ["densenet_onnx"]
+
+    played(play)
+
+
+def test_the_last_model_and_unknown_ones_cannot_be_unpublished() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("densenet-triton"))
+        record = await record_of(platform, "densenet", "triton")
+        with pytest.raises(SliceworksError, match="is the last model of densenet"):
+            editing.without_model(record, "densenet_onnx")
+        with pytest.raises(SliceworksError) as caught:
+            editing.without_model(record, "densenet_onxx")
+        assert caught.value.hint == "did you mean densenet_onnx?"
 
     played(play)

@@ -93,8 +93,9 @@ async def _sax(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
 
 
 async def _plain(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    letters = codecs.getincrementaldecoder("utf-8")("replace")
     async for piece in pieces:
-        yield piece.decode(errors="replace")
+        yield letters.decode(piece)
 
 
 async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[Object]:

@@ -1,0 +1,131 @@
+"""Questions in every protocol, and answers that come in pieces of any size."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sliceworks.base.errors import SliceworksError
+from sliceworks.serving import asking, pictures, reaching
+from sliceworks.serving.asking import Wishes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+TEXT = "grüße, 世界"
+STREAMS = {
+    "vllm": b"".join(b"data: " + orjson.dumps({"choices": [{"delta": {"content": letter}}]}) + b"\n\n" for letter in TEXT)
+    + b"data: [DONE]\n\n",
+    "jetstream": b"".join(orjson.dumps({"streamContent": {"samples": [{"text": letter}]}}) for letter in TEXT),
+    "triton": b"".join(b"data: " + orjson.dumps({"text_output": letter}) + b"\n\n" for letter in TEXT),
+    "saxml": orjson.dumps({"response": TEXT}),
+}
+
+
+async def pieces(data: bytes, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+def answer(engine: str, data: bytes, size: int) -> str:
+    async def main() -> str:
+        question = asking.text(engine, "m", "hello", Wishes())
+        return "".join([piece async for piece in question.read(pieces(data, size))])
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("engine", STREAMS)
+@given(size=st.integers(1, 400))
+def test_an_answer_is_the_same_however_it_is_cut(engine: str, size: int) -> None:
+    assert answer(engine, STREAMS[engine], size) == TEXT
+
+
+def test_an_error_in_the_middle_of_an_answer_is_told() -> None:
+    data = STREAMS["vllm"][:60] + b"\n" + b'data: {"error": {"message": "out of memory", "type": "server_error"}}\n\n'
+    with pytest.raises(SliceworksError, match="the model stopped: out of memory"):
+        answer("vllm", data, 1000)
+    with pytest.raises(SliceworksError, match="the model stopped: no such model"):
+        answer("triton", b'data: {"error": "no such model"}\n\n', 7)
+
+
+@pytest.mark.parametrize(
+    ("engine", "path", "field"),
+    [
+        ("vllm", "/v1/chat/completions", "messages"),
+        ("jetstream", "/v1/generate", "text_content"),
+        ("saxml", "/generate", "prompt"),
+        ("triton", "/v2/models/my%20model/generate_stream", "text_input"),
+    ],
+)
+def test_every_engine_is_asked_in_its_own_words(engine: str, path: str, field: str) -> None:
+    question = asking.text(engine, "my model", "hello", Wishes(7, 0.5))
+    assert question.path == path
+    body = orjson.loads(question.body)
+    assert field in body
+    assert "7" in question.body.decode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (404, b'{"error": {"message": "no model x", "type": "not_found"}}', "answered 404: no model x"),
+        (400, b'{"error": "unexpected shape"}', "answered 400: unexpected shape"),
+        (502, b"<html>\n<body>Bad gateway</body></html>", "answered 502: <html> <body>Bad gateway</body></html>"),
+        (500, b"", "answered 500: "),
+    ],
+)
+def test_a_refusal_has_the_servers_own_words(status: int, body: bytes, told: str) -> None:
+    assert told in reaching.refused(status, body, "service/gateway").message
+
+
+DENSENET: dict[str, Any] = {
+    "name": "densenet_onnx",
+    "inputs": [{"name": "data_0", "datatype": "FP32", "shape": [3, 224, 224]}],
+    "outputs": [{"name": "fc6_1", "datatype": "FP32", "shape": [1000]}],
+}
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    from PIL import Image
+
+    file = tmp_path / "red.png"
+    Image.new("RGBA", (10, 20), (255, 0, 127, 255)).save(file)
+    return file
+
+
+def test_a_picture_becomes_the_tensor_that_the_model_asks_for(picture: Path) -> None:
+    body = pictures.question(DENSENET, picture, "inception", 3)
+    [tensor] = body["inputs"]
+    assert (tensor["name"], tensor["shape"], len(tensor["data"])) == ("data_0", [3, 224, 224], 3 * 224 * 224)
+    size = 224 * 224
+    assert [tensor["data"][place] for place in (0, size - 1, size, 2 * size)] == [1.0, 1.0, -1.0, pytest.approx(127 / 127.5 - 1)]
+    assert body["outputs"] == [{"name": "fc6_1", "parameters": {"classification": 3}}]
+
+
+def test_colours_may_come_last_and_numbers_may_be_whole(picture: Path) -> None:
+    rows = {"name": "m", "inputs": [{"name": "x", "datatype": "UINT8", "shape": [-1, 2, 1, 3]}], "outputs": [{"name": "y"}]}
+    [tensor] = pictures.question(rows, picture, "none", 1)["inputs"]
+    assert (tensor["shape"], tensor["data"]) == ([1, 2, 1, 3], [255, 0, 127, 255, 0, 127])
+
+
+def test_what_is_no_picture_is_told(tmp_path: Path, picture: Path) -> None:
+    words = {"name": "m", "inputs": [{"name": "ids", "datatype": "INT64", "shape": [-1, 128]}], "outputs": [{"name": "y"}]}
+    with pytest.raises(SliceworksError, match="input ids of shape"):
+        pictures.question(words, picture, "none", 1)
+    file = tmp_path / "text.png"
+    file.write_text("no picture")
+    with pytest.raises(SliceworksError, match="is no picture that Pillow can read"):
+        pictures.question(DENSENET, file, "none", 1)
+
+
+def test_classes_have_scores_numbers_and_labels() -> None:
+    told = {"outputs": [{"data": ["15.349563:504:COFFEE MUG", "13.227461:968:CUP", "3.5:7"]}]}
+    assert pictures.classes(told) == [(15.349563, "504", "COFFEE MUG"), (13.227461, "968", "CUP"), (3.5, "7", "")]
