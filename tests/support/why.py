@@ -6,6 +6,7 @@ import asyncio
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from tests.support.jobsets import GROUP, replicated
 from tests.support.waiting import eventually
 
@@ -14,6 +15,7 @@ from sliceworks.kube.connect import open_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.support.clusters import Cluster
     from tests.support.http import Api
@@ -55,11 +57,11 @@ class Asker:
 
 
 @contextmanager
-def asker(cluster: Cluster, slices: SliceThread | None = None) -> Iterator[Asker]:
-    """One that asks a cluster."""
+def asker(cluster: Cluster, slices: SliceThread | None = None, *, token: str = "") -> Iterator[Asker]:
+    """One that asks a cluster: its administrator, or whoever has this token."""
 
     async def opened() -> Client:
-        return open_client(cluster.kubeconfig)
+        return open_client(_kubeconfig(cluster, token) if token else cluster.kubeconfig)
 
     with ExitStack() as stack:
         run = slices.do if slices else stack.enter_context(asyncio.Runner()).run
@@ -68,6 +70,15 @@ def asker(cluster: Cluster, slices: SliceThread | None = None) -> Iterator[Asker
             yield Asker(run, client, slices.container if slices else None)
         finally:
             run(client.close())
+
+
+def _kubeconfig(cluster: Cluster, token: str) -> Path:
+    config = yaml.load(cluster.kubeconfig.read_text(), yaml.CSafeLoader)
+    config["users"][0]["user"] = {"token": token}
+    path = cluster.kubeconfig.with_name("kubeconfig-of-a-member")
+    path.write_text(yaml.dump(config))
+    path.chmod(0o600)
+    return path
 
 
 def cause(answer: Answer, name: str) -> Cause:

@@ -21,6 +21,12 @@ _MACHINES = "machines"
 _REST = "rest"
 _SUBJECTS = {"user": "User", "group": "Group", "serviceAccount": "User", "domain": "Group"}
 _RBAC = "rbac.authorization.k8s.io"
+MEMBER_RULES: tuple[Object, ...] = (
+    {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"]},
+    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["localqueues", "workloads"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["visibility.kueue.x-k8s.io"], "resources": ["localqueues/pendingworkloads"], "verbs": ["get"]},
+)
+"""What members of a team may do beyond the cluster's `edit`."""
 
 
 def manifests(environment: Environment) -> list[Object]:
@@ -139,13 +145,9 @@ def _members(team: Team, place: Object) -> list[Object]:
     for member in team.members:
         kind, _, name = member.partition(":")
         subjects.append({"kind": _SUBJECTS[kind], "name": name, "apiGroup": _RBAC})
-    rules = [
-        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"]},
-        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["localqueues", "workloads"], "verbs": ["get", "list", "watch"]},
-    ]
     metadata = {"name": "trainers", **place}
     return [
-        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
+        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": list(MEMBER_RULES)},
         _binding("members", place, "ClusterRole", "edit", subjects),
         _binding("trainers", place, "Role", "trainers", subjects),
     ]

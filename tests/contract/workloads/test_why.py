@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.contract.conftest import unique
+from tests.support.access import RBAC, account, grant
 from tests.support.jobsets import EXCLUSIVE, GROUP, POOL
 from tests.support.slice_thread import SliceThread, slice_thread
 from tests.support.slices import jobset
 from tests.support.why import Asker, asker, asking, cause, create, placed
 
 from sliceworks.controllers.slices.bodies import pool_name
+from sliceworks.training.queues import MEMBER_RULES
 from sliceworks.twin.nodes.shapes import Shape, node_objects
 
 if TYPE_CHECKING:
@@ -235,6 +237,24 @@ def test_a_workload_that_was_switched_off(case: Case) -> None:
     case.desk.until_is("a", "Admitted")
     case.api.patch(case.desk.path("a"), {"spec": {"active": False}}).ok()
     assert case.why("a", "deactivated").causes[0].seen_in[0].field == "spec.active"
+
+
+def test_a_member_hears_what_a_member_may_see(case: Case, cluster: Cluster) -> None:
+    """The rights are those that the members of an Environment's team have."""
+    case.desk.queue("q", {"name": "f", "cpu": 4})
+    case.create("a", asking({"cpu": 3}), queue="q")
+    case.desk.until_is("a", "Admitted")
+    case.create("b", asking({"cpu": 2}), queue="q")
+    robot = account(case.api, case.ns)
+    grant(case.api, case.ns, *MEMBER_RULES)
+    path = f"{RBAC}/namespaces/{case.ns}/rolebindings"
+    subjects = [{"kind": "ServiceAccount", "name": "robot", "namespace": case.ns}]
+    edit = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    case.api.post(path, {"metadata": {"name": "edit"}, "roleRef": edit, "subjects": subjects}).ok(201)
+    with asker(cluster, token=robot.token or "") as member:
+        found = member.until(case.ns, "b", "waits-in-queue")
+        assert "insufficient unused quota for cpu" in found.causes[0].said
+        assert f"ClusterQueue {case.desk.own('q')}: not allowed" in found.unseen
 
 
 # The JobSet itself.

@@ -130,11 +130,10 @@ def test_holders_that_were_not_all_found_are_told_as_such() -> None:
 
 
 def test_the_line_of_those_who_wait() -> None:
-    rows = [{**given.workload(f"j{number}", priority=5), "positionInClusterQueue": number} for number in range(9)]
-    own = {**given.workload("job", priority=5), "positionInClusterQueue": 9}
+    head = tuple(given.workload(f"j{number}", priority=5) for number in range(6))
     full = given.cluster_queue(16, used=16)
     full["status"]["pendingWorkloads"] = 40
-    found = explain(given.queued(cluster_queue=full, workload=own, pending=(*rows, own)))
+    found = explain(given.queued(cluster_queue=full, workload=given.workload(priority=5), place=9, head=head))
     assert [each.kind.name for each in found.causes] == ["quota-in-use", "behind-others"]
     assert found.ahead is not None
     assert (found.ahead.position, found.ahead.total, len(found.ahead.first)) == (10, 40, 5)
@@ -143,8 +142,11 @@ def test_the_line_of_those_who_wait() -> None:
     assert "  and 4 more" in page
 
 
-def test_a_workload_that_is_not_in_line_has_no_place() -> None:
-    assert explain(given.queued(pending=(given.workload("other"),))).ahead is None
+def test_the_first_in_line_has_nobody_ahead() -> None:
+    found = explain(given.queued(place=0, head=(given.workload(),)))
+    assert found.ahead is not None
+    assert (found.ahead.position, found.ahead.first) == (1, ())
+    assert "behind-others" not in [each.kind.name for each in found.causes]
 
 
 def evicted(reason: str, message: str = "", *, active: bool = True) -> Evidence:

@@ -19,7 +19,7 @@ Object = dict[str, Any]
 class Evidence:
     """What was read about one JobSet. `hidden` are the kinds that may not be read: of those, nothing found means nothing known.
 
-    `cohort` are the ClusterQueues that share quota, `pending` those who wait in order, `holders` the Workloads that have quota;
+    `cohort` are the ClusterQueues that share quota, `place` and `head` the line of those who wait, `holders` who has quota;
     `nodes` are by the selector of the pods that want them, `guests` who is on a node, `lone_labels` which labels some node has.
     """
 
@@ -35,7 +35,8 @@ class Evidence:
     flavors: Mapping[str, Object] = field(default_factory=dict)
     checks: Mapping[str, Object] = field(default_factory=dict)
     home: Object | None = None
-    pending: tuple[Object, ...] | None = None
+    place: int | None = None
+    head: tuple[Object, ...] = ()
     holders: tuple[Object, ...] = ()
     holder_jobsets: Mapping[tuple[str, str], Object] = field(default_factory=dict)
     all_holders: bool = True

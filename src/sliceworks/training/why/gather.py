@@ -13,7 +13,18 @@ from sliceworks.kube.well_known import CORE_EVENT, JOB, NAMESPACE, NODE, POD
 from sliceworks.training.compile import QUEUE
 from sliceworks.training.why import admission, capacity, line, placement, quota
 from sliceworks.training.why.evidence import Evidence, is_true, owner
-from sliceworks.training.why.reading import CHECK, CLUSTER_QUEUE, COHORT, FLAVOR, JOBSET, LOCAL_QUEUE, WORKLOAD, Reader
+from sliceworks.training.why.reading import (
+    CHECK,
+    CLUSTER_QUEUE,
+    COHORT,
+    FLAVOR,
+    HEAD,
+    JOBSET,
+    LOCAL_QUEUE,
+    WORKLOAD,
+    Reader,
+    line_up,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +36,7 @@ Object = dict[str, Any]
 _JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 _JOB_UID = "kueue.x-k8s.io/job-uid"
 _MOST_PODS = 1000
-_MOST_SCANNED = 2000  # Workloads that are looked through for those that have quota
+_MOST_SCANNED = 1500  # Workloads that are looked through for those that have quota
 _ASKED = 4  # so many objects of a kind are asked about more closely
 
 
@@ -99,7 +110,7 @@ class _Gatherer:
             return
         queue = await self._read.get(CLUSTER_QUEUE, local["spec"]["clusterQueue"])
         self._found["cluster_queue"] = queue
-        tasks = [self._pending(local, workload)]
+        tasks = [self._line(local, workload, int(((queue or local).get("status") or {}).get("pendingWorkloads") or 0))]
         if queue is not None:
             tasks += [self._flavors(queue), self._cohort(queue)]
         await asyncio.gather(*tasks)
@@ -126,7 +137,7 @@ class _Gatherer:
         through until all are found, or enough was read."""
         queues = {each["metadata"]["name"]: each for each in self._found["cohort"]}
         wanted = sum(int((each.get("status") or {}).get("reservingWorkloads") or 0) for each in queues.values())
-        ordered = self._found["pending"] is not None
+        ordered = "place" in self._found
         holders: list[Object] = []
         others: list[Object] = []
         looked = self._read.each(WORKLOAD, self._namespace, most=0 if ordered and not wanted else _MOST_SCANNED)
@@ -152,7 +163,11 @@ class _Gatherer:
             (each["metadata"]["namespace"], each["metadata"]["name"]) for each in known if each["spec"]["clusterQueue"] == queue
         }
         mine = [each for each in waiting if (each["metadata"]["namespace"], each["spec"].get("queueName", "")) in leads]
-        self._found["pending"] = sorted(mine, key=line.turn)
+        ordered = sorted(mine, key=line_up)
+        own = self._found["workload"]["metadata"]["uid"]
+        for place, each in enumerate(ordered):
+            if each["metadata"]["uid"] == own:
+                self._found |= {"place": place, "head": ordered[:HEAD]}
 
     async def _deadlines(self, holders: list[Object]) -> None:
         """The JobSets of those who have quota: some say how long they may run."""
@@ -160,8 +175,10 @@ class _Gatherer:
         jobsets = await asyncio.gather(*(self._read.get(JOBSET, name, place, quiet=True) for place, name in some))
         self._found["holder_jobsets"] = {key: each for key, each in zip(some, jobsets, strict=True) if each is not None}
 
-    async def _pending(self, local: Object, workload: Object | None) -> None:
-        self._found["pending"] = None if workload is None else await self._read.pending(local, workload["metadata"]["name"])
+    async def _line(self, local: Object, workload: Object | None, waiting: int) -> None:
+        turn = None if workload is None else await self._read.turn(local, workload, waiting)
+        if turn is not None:
+            self._found |= {"place": turn.place, "head": list(turn.head)}
 
     # Jobs, pods and nodes.
 

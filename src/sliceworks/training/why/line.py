@@ -26,28 +26,19 @@ _RUN_SECONDS = "sliceworks.dev/run-seconds"
 
 
 def ahead(evidence: Evidence) -> Ahead | None:
-    """Its place in the ClusterQueue, as Kueue tells it; None where that is not known."""
-    if evidence.pending is None or evidence.workload is None:
+    """Its place in the ClusterQueue; None where that is not known."""
+    if evidence.place is None:
         return None
-    own = evidence.workload["metadata"]
-    place = next((number for number, each in enumerate(evidence.pending) if _names(each) == (own["namespace"], own["name"])), None)
-    if place is None:
-        return None
-    total = max(len(evidence.pending), int(((evidence.cluster_queue or {}).get("status") or {}).get("pendingWorkloads") or 0))
-    before = evidence.pending[:place]
-    position = int(evidence.pending[place].get("positionInClusterQueue", place)) + 1
-    return Ahead(position, max(total, position), tuple(_waiter(each) for each in before[:_NAMED]))
+    position = evidence.place + 1
+    total = int(((evidence.cluster_queue or {}).get("status") or {}).get("pendingWorkloads") or 0)
+    first = evidence.head[: min(evidence.place, _NAMED)]
+    return Ahead(position, max(total, position), tuple(_waiter(each) for each in first))
 
 
 def waits(workload: Object) -> bool:
     """Whether a Workload stands in line: it has no quota, is not over, and was not given up."""
     status = workload.get("status") or {}
     return not status.get("admission") and not is_true(workload, "Finished") and workload["spec"].get("active") is not False
-
-
-def turn(workload: Object) -> tuple[int, str]:
-    """Whose turn comes first: the higher priority, then the earlier."""
-    return -int(workload["spec"].get("priority") or 0), str(workload["metadata"]["creationTimestamp"])
 
 
 def behind(evidence: Evidence) -> Iterator[Cause]:
@@ -162,10 +153,6 @@ def _seconds(text: Any) -> float:
         return float(text or 0)
     except ValueError:
         return 0.0
-
-
-def _names(row: Object) -> tuple[str, str]:
-    return row["metadata"]["namespace"], row["metadata"]["name"]
 
 
 def _waiter(row: Object) -> Waiter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from sliceworks.base.errors import ApiError, Forbidden, NotFound
 from sliceworks.kube.resources import Resource
@@ -30,9 +30,22 @@ FLAVOR = _kueue("ResourceFlavor", "resourceflavors")
 CHECK = _kueue("AdmissionCheck", "admissionchecks")
 
 _VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2"
-_PAGE = 1000  # as many as Kueue gives at once
-_MOST_PAGES = 20
+HEAD = 6  # so many at the head of a line are asked for
+_PAGE = 500
 _CHUNK = 500
+
+
+class Turn(NamedTuple):
+    """A place in a line, counted from 0, and the rows at its head."""
+
+    place: int
+    head: tuple[Object, ...]
+
+
+def line_up(row: Object) -> tuple[int, str]:
+    """What the order of a line goes by: the higher priority first, then the earlier."""
+    priority = row.get("priority", (row.get("spec") or {}).get("priority"))
+    return -int(priority or 0), str(row["metadata"]["creationTimestamp"])
 
 
 class Reader:
@@ -90,32 +103,37 @@ class Reader:
                 self.whole = place is None
                 return
 
-    async def pending(self, local: Object, workload: str) -> tuple[Object, ...] | None:
-        """Who waits, first to last, down to one's own Workload; None where Kueue does not tell."""
+    async def turn(self, local: Object, workload: Object, waiting: int) -> Turn | None:
+        """A Workload's place in its ClusterQueue, where about so many wait, and the head of that; None if Kueue does not tell."""
         metadata, queue = local["metadata"], local["spec"]["clusterQueue"]
-        ways = (
-            f"{_VISIBILITY}/clusterqueues/{queue}",
-            f"{_VISIBILITY}/namespaces/{metadata['namespace']}/localqueues/{metadata['name']}",
-        )
+        ways = (f"clusterqueues/{queue}", f"namespaces/{metadata['namespace']}/localqueues/{metadata['name']}")
         for way in ways:
             try:
-                return await self._pages(f"{way}/pendingworkloads", metadata["namespace"], workload)
+                return await self._turn(f"{_VISIBILITY}/{way}/pendingworkloads", workload, waiting)
             except ApiError:
                 continue  # not installed, not allowed, or not answering: the other way may do
         self.unseen.append(f"the order of those who wait in {queue}: Kueue's visibility API does not tell")
         return None
 
-    async def _pages(self, path: str, namespace: str, workload: str) -> tuple[Object, ...]:
-        found: list[Object] = []
-        for page in range(_MOST_PAGES):
-            query = (("limit", str(_PAGE)), ("offset", str(page * _PAGE)))
-            answer = await self._client.send(Request("GET", path, query))
-            rows: list[Object] = answer.get("items") or []
-            found += rows
-            mine = any(each["metadata"]["name"] == workload and each["metadata"]["namespace"] == namespace for each in rows)
-            if mine or len(rows) < _PAGE:
-                break
-        return tuple(found)
+    async def _turn(self, path: str, workload: Object, waiting: int) -> Turn | None:
+        """Halve the line until a page holds the one that is looked for."""
+        head = await self._page(path, 0, HEAD)
+        low, high = 0, waiting + _PAGE
+        while high - low > _PAGE:
+            middle = (low + high) // 2
+            there = await self._page(path, middle, 1)
+            low, high = (middle, high) if there and line_up(there[0]) <= line_up(workload) else (low, middle)
+        # Those of one second stand in any order: a page more on either side is looked through.
+        own, start = workload["metadata"], max(low - _PAGE, 0)
+        for number, row in enumerate(await self._page(path, start, 3 * _PAGE)):
+            if (row["metadata"]["namespace"], row["metadata"]["name"]) == (own["namespace"], own["name"]):
+                return Turn(int(row.get("positionInClusterQueue", start + number)), tuple(head))
+        return None
+
+    async def _page(self, path: str, offset: int, limit: int) -> list[Object]:
+        query = (("limit", str(limit)), ("offset", str(offset)))
+        found: list[Object] = (await self._client.send(Request("GET", path, query))).get("items") or []
+        return found
 
     def _refused(self, resource: Resource, what: str, quiet: bool) -> None:
         self.hidden.add(resource.kind)
