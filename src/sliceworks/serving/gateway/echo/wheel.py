@@ -22,23 +22,27 @@ class Wheel:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
+        self._when = 0.0
 
     def at(self, when: float, act: Callable[[], None]) -> None:
         """Call `act` when the loop's clock shows `when`."""
         heapq.heappush(self._due, (when, next(self._order), act))
-        if self._timer is None or when < self._timer.when():
+        if self._timer is None or when < self._when:
             self._arm(when)
 
     def _arm(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._when = when
         self._timer = self._loop.call_at(when, self._turn)
 
     def _turn(self) -> None:
         self._timer = None
         until = self._loop.time() + _TOGETHER
         due = self._due
-        while due and due[0][0] <= until:
-            heapq.heappop(due)[2]()
-        if due and self._timer is None:
-            self._arm(due[0][0])
+        try:
+            while due and due[0][0] <= until:
+                heapq.heappop(due)[2]()
+        finally:  # one that fails does not hold up the others
+            if due and self._timer is None:
+                self._arm(due[0][0])

@@ -57,9 +57,10 @@ class Reply:
         self._transport.write(start + (b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n"))
 
     def write(self, piece: bytes) -> None:
-        """One piece, sent at once."""
+        """One piece, sent at once; a client who has left gets nothing more."""
         self.sent += 1
-        self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self._chunked else piece)
+        if not self._transport.is_closing():
+            self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self._chunked else piece)
 
     def end(self) -> None:
         """No more pieces."""
