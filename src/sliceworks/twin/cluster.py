@@ -133,6 +133,11 @@ class Cluster:
         await self._start_cloud()
         return self
 
+    def reached_at(self, url: str, ca: bytes) -> None:
+        """The API is served there: processes of pods are told."""
+        if self._runtime is not None:
+            self._runtime.access.url, self._runtime.access.ca = url, ca
+
     async def _start_nodes(self) -> None:
         from sliceworks.twin.nodes.embedded import embedded_nodes, process_runtime
 

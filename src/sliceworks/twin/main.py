@@ -115,6 +115,7 @@ async def _serve(
         _debug(cluster)
         host = f"[{options.host}]" if ":" in options.host else options.host
         url = f"https://{host}:{port}"
+        cluster.reached_at(url, ca.encode())
         config = kubeconfig.render(name=f"sliceworks-{options.name}", server=url, token=token, ca=ca.encode())
         _write_private(directory / "kubeconfig", config.encode())
         where = {"port": port, "url": url, "cloud_port": cloud_port, "cloud": f"http://{_LOOPBACK}:{cloud_port}"}

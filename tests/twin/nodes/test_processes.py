@@ -256,3 +256,36 @@ def test_pods_without_a_command_are_simulated(tmp_path: Path) -> None:
         assert (await until(client, "p", ended))["podIP"].startswith("10.")
 
     running(main, tmp_path)
+
+
+def test_all_addresses_of_a_pod_are_its_own(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        await client.create(pod("a", "echo", "--host=0.0.0.0:80 10.0.0.0.0 v0.0.0.0.1"))
+        await until(client, "a", ended)
+        address = (await client.get(POD, "a"))["status"]["podIP"]
+        assert await client.logs("a", "default") == f"--host={address}:80 10.0.0.0.0 v0.0.0.0.1\n"
+
+    running(main, tmp_path)
+
+
+def test_a_process_finds_the_api_as_its_service_account(tmp_path: Path) -> None:
+    async def whole() -> None:
+        async with Cluster(ca="the authority", processes=tmp_path) as cluster:
+            client = Client(cluster.transport())
+            await create_nodes(client, Shape(pool="pool"), 1)
+            await client.create(pod("before", "sh", "-c", "echo ${KUBECONFIG:-nothing}"))
+            await until(client, "before", ended)
+            assert await client.logs("before", "default") == "nothing\n"
+            cluster.reached_at("https://127.0.0.1:4443", b"the authority")
+            await client.create(pod("after", "sh", "-c", "cat $KUBECONFIG"))
+            await until(client, "after", ended)
+            told = await client.logs("after", "default")
+            assert 'server: "https://127.0.0.1:4443"' in told
+            assert '"default"' in told
+            without = pod("without", "sh", "-c", "echo ${KUBECONFIG:-nothing}")
+            without["spec"]["automountServiceAccountToken"] = False
+            await client.create(without)
+            await until(client, "without", ended)
+            assert await client.logs("without", "default") == "nothing\n"
+
+    clock.run(whole())

@@ -104,9 +104,12 @@ class ContainerRun:
         sources = await read_sources(pod.client, pod.pod)
         folders = volumes.materialise(pod.folder / "volumes", sources, pod.addresses)
         mounts = self._mounts = volumes.mapping(self.container, folders)
-        return command_of(
-            self.container, sources, pod.addresses, self._home(), lambda text: pod.named(volumes.mapped(text, mounts))
-        )
+        beside = await pod.access.variables(pod.client, pod.pod, pod.folder)
+
+        def mapped(text: str) -> str:
+            return pod.named(volumes.mapped(text, mounts))
+
+        return command_of(self.container, sources, pod.addresses, self._home(), mapped, beside=beside)
 
     def _home(self) -> Path:
         home = self.folder / "home"

@@ -30,7 +30,15 @@ class Command:
     environment: dict[str, str]
 
 
-def command_of(container: Obj, sources: Sources, addresses: tuple[str, str], home: Path, mapped: Callable[[str], str]) -> Command:
+def command_of(
+    container: Obj,
+    sources: Sources,
+    addresses: tuple[str, str],
+    home: Path,
+    mapped: Callable[[str], str],
+    *,
+    beside: dict[str, str] | None = None,
+) -> Command:
     """The command of a container with its variables. `mapped` puts addresses for names and folders for mount paths."""
     given = _variables(container, sources, addresses)
     line = [*(container.get("command") or ()), *(container.get("args") or ())]
@@ -41,6 +49,7 @@ def command_of(container: Obj, sources: Sources, addresses: tuple[str, str], hom
         "TMPDIR": str(home),
         "LANG": "C.UTF-8",
         "HOSTNAME": hostname(sources.pod),
+        **(beside or {}),
     }
     return Command(arguments, clean | {name: mapped(value) for name, value in given.items()})
 

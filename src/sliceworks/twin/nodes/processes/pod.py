@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 
     from sliceworks.kube.client import Client
     from sliceworks.kube.events import EventRecorder
+    from sliceworks.twin.nodes.processes.access import Access
     from sliceworks.twin.nodes.processes.hosts import Hosts
 
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
+_ALL_ADDRESSES = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
 _LOST = {"reason": "ContainerStatusUnknown", "message": "The container could not be located when the pod was terminated"}
 _DEADLINE = {
     "phase": "Failed",
@@ -34,8 +37,11 @@ _DEADLINE = {
 class PodRun:
     """Runs one pod until it has ended or is stopped."""
 
-    def __init__(self, client: Client, recorder: EventRecorder, hosts: Hosts, pod: Obj, *, host: str, folder: Path) -> None:
+    def __init__(
+        self, client: Client, recorder: EventRecorder, hosts: Hosts, pod: Obj, *, host: str, folder: Path, access: Access
+    ) -> None:
         self.client = client
+        self.access = access
         self.pod = pod
         self.folder = folder
         self.uid: str = pod["metadata"]["uid"]
@@ -56,8 +62,9 @@ class PodRun:
         self.task = asyncio.create_task(self._live(), name=f"pod {pod['metadata']['name']}")
 
     def named(self, text: str) -> str:
-        """A text with the names of pods replaced by their addresses."""
-        return self._hosts.replaced(text, self.pod["metadata"]["namespace"], self.pod["spec"].get("subdomain") or "")
+        """A text with the names of pods replaced by their addresses. All addresses of a pod are its one."""
+        own = _ALL_ADDRESSES.sub(self.addresses[1], text)
+        return self._hosts.replaced(own, self.pod["metadata"]["namespace"], self.pod["spec"].get("subdomain") or "")
 
     def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an event about the pod."""

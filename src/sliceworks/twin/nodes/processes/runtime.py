@@ -11,6 +11,7 @@ from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.resources import Key, key_of
 from sliceworks.kube.transport import Response
 from sliceworks.twin.nodes.pod_status import TERMINAL
+from sliceworks.twin.nodes.processes.access import Access
 from sliceworks.twin.nodes.processes.hosts import Hosts, Part
 from sliceworks.twin.nodes.processes.logs import LogOptions, follow_log, read_log, since_seconds
 from sliceworks.twin.nodes.processes.pod import PodRun
@@ -34,6 +35,7 @@ class ProcessRuntime:
         self._client = client.using(field_manager="kubelet")
         self._recorder = EventRecorder(self._client, "kubelet", core=True)
         self._folder = folder
+        self.access = Access()
         self._part = Part()
         self._hosts = Hosts(self._part.number)
         self._runs: dict[Key, PodRun] = {}
@@ -59,7 +61,13 @@ class ProcessRuntime:
             if (pod.get("status") or {}).get("phase") in TERMINAL:
                 return
             run = self._runs[key] = PodRun(
-                self._client, self._recorder, self._hosts, pod, host=host, folder=self._folder / metadata["uid"]
+                self._client,
+                self._recorder,
+                self._hosts,
+                pod,
+                host=host,
+                folder=self._folder / metadata["uid"],
+                access=self.access,
             )
         run.see(pod)
 
