@@ -30,7 +30,7 @@ Object = dict[str, Any]
 _BEGINS = " of 4 begins at step "
 
 
-@pytest.mark.long
+@pytest.mark.long(30)
 @pytest.mark.timeout(240)
 def test_training_goes_on_from_the_checkpoint_when_a_host_is_killed(tmp_path: Path) -> None:
     pytest.importorskip("jax")

@@ -28,6 +28,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--save", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the state of the queues to a file.")
 @click.option("--what-if", "scenario", type=_FILE, help="A Scenario: other quotas, priorities and submissions.")
 @click.option("--assume", type=options.DURATION, help="How long work runs of which nothing is known.")
+@click.option("--no-arrivals", is_flag=True, help="Suppose that nobody submits anything else, in place of days like the last ones.")
 @click.option(
     "--runs", type=click.IntRange(1, 10_000), help="How often it is run forward.  [default: 20 to 200, the more the fewer jobs]"
 )
@@ -45,6 +46,7 @@ def forecast(
     target: Path | None,
     scenario: Path | None,
     assume: float | None,
+    no_arrivals: bool,
     runs: int | None,
     seed: int,
     namespace: str,
@@ -66,7 +68,7 @@ def forecast(
             return 0
     from sliceworks.rehearsal.forecast.outlook import Outlook
 
-    outlook = Outlook(snapshot, assume)
+    outlook = Outlook(snapshot, assume, coming=not no_arrivals)
     if file is not None:
         wanted = [_newcomer(file, outlook, namespace, place)]
     else:

@@ -28,7 +28,7 @@ def rows(found: Forecast, then: Forecast | None, *, wide: bool) -> tuple[list[st
         row += [_middle(other, other.starts), _middle(other, other.ends)] if other else []
         row += [_moment(found.taken, each.starts), _moment(found.taken, each.ends)] if wide else []
         table.append([*row, each.reason or each.source])
-    return [*columns, "run time from"], table
+    return [*columns, "known from"], table
 
 
 def _cells(each: Expectation) -> list[object]:

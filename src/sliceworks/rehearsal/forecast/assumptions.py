@@ -10,6 +10,7 @@ from sliceworks.base import duration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sliceworks.rehearsal.forecast.arrivals import Arrivals
     from sliceworks.rehearsal.forecast.history import History
     from sliceworks.rehearsal.forecast.jobs import Job
     from sliceworks.rehearsal.forecast.snapshot import Snapshot
@@ -17,16 +18,22 @@ if TYPE_CHECKING:
 _NAMED = 3
 
 
-def told(snapshot: Snapshot, jobs: Sequence[Job], history: History, runs: int, seed: int) -> list[str]:
+def told(snapshot: Snapshot, jobs: Sequence[Job], history: History, arrivals: Arrivals) -> list[str]:
     """One line each."""
     return [
-        f"{runs} runs with seed {seed}; nine in ten lie within the range.",
-        "Nobody submits anything else.",
+        _arrivals(arrivals),
         _capacity(history),
         *_run_times(jobs, history),
         *_preemption(jobs),
         *_checks(snapshot),
     ]
+
+
+def _arrivals(arrivals: Arrivals) -> str:
+    if not arrivals.days:
+        return "Nobody submits anything else."
+    each = sum(map(len, arrivals.days)) / len(arrivals.days)
+    return f"Work goes on coming as in the last {len(arrivals.days)} days, {each:.0f} jobs a day."
 
 
 def _capacity(history: History) -> str:
@@ -66,7 +73,8 @@ def _sort(source: str) -> str:
 
 def _preemption(jobs: Sequence[Job]) -> list[str]:
     keeping = sum(job.keeps for job in jobs)
-    return [f"Work that is preempted begins again, but for {keeping} of {len(jobs)} jobs, which have a checkpoint folder."]
+    kept = f", but for {keeping} of {len(jobs)} jobs, which have a checkpoint folder" if keeping else ""
+    return [f"Work that is preempted begins again from nothing{kept}."]
 
 
 def _checks(snapshot: Snapshot) -> list[str]:

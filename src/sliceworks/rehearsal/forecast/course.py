@@ -10,6 +10,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.rehearsal.forecast import hopes
 from sliceworks.rehearsal.forecast.jobs import RUNNING, Job
 from sliceworks.rehearsal.forecast.snapshot import RESOURCES
 from sliceworks.twin.store.entries import ADDED, MODIFIED, Change, Entry
@@ -78,7 +79,7 @@ class Course:
 
     def add(self, job: Job, lasts: float | None) -> None:
         """A job, as it stands; `lasts` is how long it holds its quota in all."""
-        track = self.tracks[job.key] = Track(job, lasts, fresh(job.holds or job.item))
+        track = self.tracks[job.key] = Track(job, lasts, fresh(job.holds or job.item), done=job.before)
         if job.state == RUNNING:
             track.started, track.since = job.began, job.began
             self.ledger.brain.reserve(track.item)
@@ -120,8 +121,11 @@ class Course:
             self.now = self._due[0][0]
             while self._due and self._due[0][0] <= self.now:
                 heapq.heappop(self._due)[2]()
+            changed = True
             while brain.ready:
-                self._cycle()
+                if changed:
+                    hopes.spare(brain)
+                changed = self._cycle()
             if until_done and not self._left:
                 return
 
@@ -133,7 +137,8 @@ class Course:
         track.item = fresh(track.job.item)
         self.ledger.brain.submit(track.item)
 
-    def _cycle(self) -> None:
+    def _cycle(self) -> bool:
+        """Decide once; tells whether anybody started or stopped."""
         done = self.ledger.brain.cycle()
         for entry in done.entries:
             if entry.admitted:
@@ -144,6 +149,7 @@ class Course:
                 self._stop(self.tracks[target.item.key])
         for refused in done.refused:
             self.words[refused.item.queue, refused.item.shape] = refused.message
+        return any(entry.admitted or entry.evicting for entry in done.entries)
 
     def _start(self, item: Item) -> None:
         track = self.tracks[item.key]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 QUEUED, RUNNING, HELD, ENDED = "queued", "running", "held", "ended"
+_BEFORE = "accumulatedPastExecutionTimeSeconds"
 _ENDS = ("Succeeded", "Failed", "JobFinished")
 _NUMBERS = re.compile(r"([-_.]?(\d+|[0-9a-f]*\d[0-9a-f]{4,}))+$")
 
@@ -49,6 +50,8 @@ class Job:
     holds: Item | None = None
     """As it runs, with the flavors that it has."""
     began: float = 0.0
+    before: float = 0.0
+    """How long it ran before it was stopped, where it goes on from there."""
     waits_until: float = 0.0
     keeps: bool = False
     longest: float | None = None
@@ -56,8 +59,8 @@ class Job:
 
     @property
     def elapsed(self) -> float:
-        """How long it has been running."""
-        return max(0.0, -self.began) if self.state == RUNNING else 0.0
+        """How long it has been running in all."""
+        return self.before + (max(0.0, -self.began) if self.state == RUNNING else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ def job_of(workload: Object, taken: datetime) -> Job:
     elif not conditions.active(workload):
         state, problem = HELD, "it is deactivated (spec.active of its Workload is false)"
     until = (status.get("requeueState") or {}).get("requeueAt") if item.waits else ""
-    item.waits = False
+    item.waits, keeps = False, _keeps(workload)
     return Job(
         item.key,
         name,
@@ -95,8 +98,9 @@ def job_of(workload: Object, taken: datetime) -> Job:
         estimate_of(workload),
         holds,
         began,
+        float(status.get(_BEFORE) or 0) if keeps else 0.0,
         max(0.0, _seconds(until or "", taken)),
-        _keeps(workload),
+        keeps,
         workload["spec"].get("maximumExecutionTimeSeconds"),
         problem,
     )
@@ -118,11 +122,10 @@ def past_of(workload: Object, taken: datetime) -> Past | None:
     if admitted["status"] != "True":
         return None
     began = _seconds(admitted["lastTransitionTime"], taken)
-    before = (workload.get("status") or {}).get("accumulatedPastExecutionTimeSeconds") or 0
-    seconds = _seconds(ended["lastTransitionTime"], taken) - began + before
+    job = job_of({**workload, "status": {_BEFORE: (workload.get("status") or {}).get(_BEFORE)}}, taken)
+    seconds = _seconds(ended["lastTransitionTime"], taken) - began + job.before
     ready = conditions.find(workload, READY)
     readied = _seconds(ready["lastTransitionTime"], taken) - began if ready and ready["reason"] == "PodsReady" else None
-    job = job_of({**workload, "status": {}}, taken)
     return Past(job.kind, job.came, max(seconds, 0.0), job.estimate, readied, job)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from random import Random
 from typing import TYPE_CHECKING
 
 from sliceworks.rehearsal.forecast import assumptions, hindrances
+from sliceworks.rehearsal.forecast.arrivals import Arrivals
 from sliceworks.rehearsal.forecast.course import Course
 from sliceworks.rehearsal.forecast.history import History
 from sliceworks.rehearsal.forecast.jobs import RUNNING, Job, job_of, past_of
@@ -69,8 +71,11 @@ class Outlook:
 
     snapshot: Snapshot
     assume: float | None = None
+    coming: bool = True
+    """Whether work goes on coming as it did."""
     jobs: dict[Key, Job] = field(default_factory=dict)
     history: History = field(init=False)
+    arrivals: Arrivals = field(init=False)
 
     def __post_init__(self) -> None:
         past, taken = [], self.snapshot.taken
@@ -81,6 +86,8 @@ class Outlook:
             elif (ended := past_of(workload, taken)) is not None:
                 past.append(ended)
         self.history = History(past, self.assume)
+        seen = [*(each.job for each in past), *self.jobs.values()]
+        self.arrivals = Arrivals.of(seen) if self.coming else Arrivals()
 
     def forecast(
         self,
@@ -105,7 +112,7 @@ class Outlook:
                     fates[key].append(track)
             step(number + 1, count)
         found = [self._expectation(job, fates[job.key], course) for job in wanted]
-        told = assumptions.told(self.snapshot, jobs, self.history, count, seed)
+        told = assumptions.told(self.snapshot, jobs, self.history, self.arrivals)
         return Forecast(self.snapshot.taken, count, seed, found, told)
 
     def _run(self, jobs: list[Job], happens: list[Happens], wanted: list[Key], seed: str) -> Course:
@@ -120,6 +127,7 @@ class Outlook:
         course.learn(self.snapshot)
         for job in jobs:
             course.add(job, lasts(job))
+        self.arrivals.come(course, lasts, Random(seed))
         for act in happens:
             act(course, lasts)
         course.run(wanted)

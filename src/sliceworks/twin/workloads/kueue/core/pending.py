@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.twin.workloads.kueue.core.model import BEST_EFFORT, STRICT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sliceworks.twin.workloads.kueue.core.model import Item, Key
 
@@ -137,6 +137,12 @@ class Pending:
             if not item.waits:
                 del self._parked[key]
                 self._line.push(item)
+
+    def rest(self, hopeless: Callable[[Item], bool]) -> None:
+        """Spare crowds a try whose first is said to have no hope before something changes again."""
+        for crowd in self._crowds.values():
+            if not crowd.asleep and (first := crowd.first()) is not None:
+                crowd.asleep = hopeless(first)
 
     def ordered(self) -> list[Item]:
         """All that wait, the first one first."""

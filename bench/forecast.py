@@ -1,0 +1,104 @@
+"""Forecasts held against what then happened, in a synthetic month of jobs; beside two simple peers; and how long a large one takes.
+
+    python bench/forecast.py [backtest] [size] [--quick] [--json-only]
+
+Without a name both run. Progress goes to stderr. The last line on stdout is JSON: `{"start": {"ratio": 1.8, "goal": 1}, …}`. The
+peers are "work ahead by capacity" (chip hours of all that is ahead, divided by the chips) and "waits as of late" (the median wait of
+the last twenty jobs of that priority); the ratio is to the better one. Where the goal is a limit, the ratio says how many times it
+fits in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.measure.results import Measure, as_json, report
+
+from sliceworks.base import progress
+
+SECONDS = 20.0
+COVERED = 0.8
+"""The least share of starts within their 90 % range that counts as honest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    months: int = 3
+    moments: int = 40
+    runs: int = 50
+    queued: int = 2_000
+
+
+QUICK = Sizes(months=1, moments=12, runs=20)
+TINY = Sizes(months=1, moments=2, runs=5, queued=50)
+
+
+def backtest(sizes: Sizes) -> list[Measure]:
+    """Forecasts at many moments of some months."""
+    from bench.measure.backtest import held_against, summary
+
+    found = held_against(sizes.months, sizes.moments, sizes.runs)
+    for line in summary(found):
+        progress.say(f"backtest: {line}")
+    ours, ahead, late = (found.error(each) for each in ("ours", "ahead", "late"))
+    return [
+        Measure("start", "s, median error of the start", 1, less_is_better=True, real=[min(ahead, late)], twin=[ours]),
+        Measure("covered", "of starts within the range", 1, less_is_better=False, real=[COVERED], twin=[found.covered()]),
+    ]
+
+
+def size(sizes: Sizes) -> list[Measure]:
+    """A forecast of many queued jobs, as the command makes it."""
+    from bench.measure.backtest import crowded
+
+    from sliceworks.rehearsal.forecast.outlook import Outlook
+
+    snapshot = crowded(sizes.queued)
+    began = time.perf_counter()
+    outlook = Outlook(snapshot)
+    done = outlook.forecast([job for job in outlook.jobs.values() if job.state == "queued"])
+    taken = time.perf_counter() - began
+    progress.say(f"size: {len(done.expectations):,} queued jobs, {done.runs} runs in {taken:.1f} s")
+    stretched = taken * 2_000 / sizes.queued
+    return [Measure("size", "s, 2,000 queued jobs", 1, less_is_better=True, real=[SECONDS], twin=[stretched])]
+
+
+BENCHMARKS = {"backtest": backtest, "size": size}
+
+
+def main() -> None:
+    """Measure, and print."""
+    arguments = _arguments()
+    progress.set_quiet(arguments.json_only)
+    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
+    found: list[Measure] = []
+    for name in arguments.benchmarks or BENCHMARKS:
+        found += BENCHMARKS[name](sizes)
+    if not arguments.json_only:
+        print(report(found))
+    print(as_json(found))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Forecasts held against what then happened, and how long a large one takes.")
+    parser.add_argument("benchmarks", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all unless some are named")
+    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
+    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
+    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
+    arguments = parser.parse_args()
+    for name in arguments.benchmarks:
+        if name not in BENCHMARKS:
+            parser.error(f"no such benchmark: {name}; there are {', '.join(BENCHMARKS)}")
+    return arguments
+
+
+if __name__ == "__main__":
+    main()
