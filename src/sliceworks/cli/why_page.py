@@ -21,8 +21,10 @@ def page(answer: Answer, width: int = 0) -> str:
     """The page, each line ended. Width 0 is that of the terminal."""
     room = max(min(width or shutil.get_terminal_size((100, 24)).columns, _WIDEST), _NARROWEST)
     lines = [*_wrapped(answer.summary, room)]
+    said = ""
     for number, cause in enumerate(answer.causes, start=1):
-        lines += ["", *_cause(cause, number if len(answer.causes) > 1 else 0, room)]
+        lines += ["", *_cause(cause, number if len(answer.causes) > 1 else 0, room, quoted=cause.said != said)]
+        said = cause.said
     if answer.ahead is not None:
         lines += ["", *_ahead(answer.ahead)]
     if answer.releases:
@@ -38,11 +40,11 @@ def page(answer: Answer, width: int = 0) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _cause(cause: Cause, number: int, room: int) -> Iterator[str]:
+def _cause(cause: Cause, number: int, room: int, *, quoted: bool) -> Iterator[str]:
     first = f"{number}. " if number else ""
     indent = " " * len(first)
     yield from _wrapped(cause.words, room, first, indent)
-    if cause.said and cause.said not in cause.words:
+    if cause.said and quoted and cause.said not in cause.words:
         yield from _wrapped(f"“{tables.cell(cause.said)}”", room, f"{indent}  said    ", f"{indent}          ")
     for number_seen, each in enumerate(cause.seen_in):
         label = "seen in" if not number_seen else "       "
@@ -62,7 +64,7 @@ def _ahead(ahead: Ahead) -> Iterator[str]:
 
 def _release(release: Release) -> str:
     if release.when is None:
-        return f"{release.amount} when {release.who} ends; nobody knows when"
+        return f"{release.amount} when {release.who} ends; {release.why or 'nobody knows when'}"
     left = (release.when - clock.now()).total_seconds()
     when = f"in {duration.human(left)}" if left > 0 else f"since {duration.human(-left)} ago: it is late"
     return f"{release.amount} when {release.who} ends, {when} ({_time(release.when)}, {release.why})"

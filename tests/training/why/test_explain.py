@@ -103,14 +103,15 @@ def test_what_a_queue_keeps_to_itself_is_not_counted() -> None:
     own = given.cluster_queue(4, cohortName="all")
     other = given.cluster_queue(16, used=16, name="other", cohortName="all", limits={"lendingLimit": "4"})
     found = given.queued(cluster_queue=own, cohort=(own, other), workload=given.workload(chips=8))
-    assert first(found).startswith("It asks for 8 TPU chips of v4; 4 TPU chips of 8 TPU chips are free.")
+    assert first(found).startswith("It asks for 8 TPU chips of v4; 4 of 8 TPU chips are free.")
 
 
 def test_many_holders_are_counted_and_ends_are_told_in_order() -> None:
     late, soon = given.holder("late", 4, run_seconds="7200"), given.holder("soon", 4, run_seconds="4000")
     others = [given.holder(f"other-{number}", 1) for number in range(5)]
-    bound = {"kind": "JobSet", "metadata": {}, "spec": {"replicatedJobs": [given.part()]}}
-    bound["spec"]["replicatedJobs"][0]["template"]["spec"]["activeDeadlineSeconds"] = 9000  # type: ignore[index]
+    ready = {"replicatedJobsStatus": [{"name": "slice", "ready": 1}]}
+    bound = given.jobset(suspend=False, status=ready)
+    bound["spec"]["replicatedJobs"][0]["template"]["spec"]["activeDeadlineSeconds"] = 9000
     full = given.cluster_queue(16, used=16)
     found = explain(given.queued(cluster_queue=full, holders=(late, soon, *others), holder_jobsets={("team", "other-0"): bound}))
     assert "1 TPU chip by team/other-2 (priority 0); 2 TPU chips by 2 more" in found.causes[0].words
@@ -121,6 +122,13 @@ def test_many_holders_are_counted_and_ends_are_told_in_order() -> None:
         ("other-0", "at the latest, by its deadline"),
     ]
     assert "nobody knows when" in why_page.page(found)
+
+
+def test_a_holder_that_has_not_started_does_not_end_by_its_estimate() -> None:
+    full = given.cluster_queue(16, used=16)
+    starting = {("team", "a"): given.jobset(suspend=False)}
+    found = explain(given.queued(cluster_queue=full, holders=(given.holder("a", 16, run_seconds="60"),), holder_jobsets=starting))
+    assert "16 TPU chips of v4 when team/a ends; it has not started yet" in why_page.page(found)
 
 
 def test_holders_that_were_not_all_found_are_told_as_such() -> None:

@@ -203,7 +203,7 @@ class _Gatherer:
     async def _nodes(self, unplaced: list[Object]) -> None:
         """The nodes that pods without a place select; where there are none, which of their labels no node has."""
         alike = {placement.selector_of(pod): pod for pod in unplaced}
-        self._found["nodes"] = {}
+        self._found |= {"nodes": {}, "lone_labels": {}, "guests": {}}
         for selector, pod in list(alike.items())[:_ASKED]:
             nodes = await self._read.items(NODE, None, labels=selector, limit=500)
             if nodes is None:
@@ -217,7 +217,7 @@ class _Gatherer:
     async def _lone(self, chosen: Iterable[str]) -> None:
         alone = list(chosen)
         found = await asyncio.gather(*(self._read.items(NODE, None, labels=each, limit=1) for each in alone))
-        self._found["lone_labels"] = {label: bool(nodes) for label, nodes in zip(alone, found, strict=True)}
+        self._found["lone_labels"] |= {label: bool(nodes) for label, nodes in zip(alone, found, strict=True)}
 
     async def _guests(self, nodes: list[Object]) -> None:
         """Who is on the nodes that would fit."""
@@ -228,7 +228,7 @@ class _Gatherer:
                 for name in names
             )
         )
-        self._found["guests"] = {
+        self._found["guests"] |= {
             name: tuple(dict.fromkeys(_whose(pod) for pod in pods or ())) for name, pods in zip(names, found, strict=True)
         }
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
-from sliceworks.training.states import condition
+from sliceworks.training.states import condition, state
 from sliceworks.training.why import kinds, quota
 from sliceworks.training.why.answer import Ahead, Release, Seen, Waiter, seen
 from sliceworks.training.why.evidence import is_true, moment, owner
@@ -94,7 +94,7 @@ def outbid(evidence: Evidence, flavor: str) -> str:
         if (each["status"].get("admission") or {}).get("clusterQueue") == name and _amount(each, flavor)
     ]
     above = [each for each in theirs if each >= own]
-    return f", or submit it with a priority above {min(above)}, which preempts" if above else ""
+    return f"submit it with a priority above {min(above)}, which preempts" if above else ""
 
 
 def releases(evidence: Evidence) -> tuple[Release, ...]:
@@ -133,13 +133,15 @@ def _amount(holder: Object, flavor: str, resource: str = "") -> Fraction:
 def _end(evidence: Evidence, holder: Object) -> tuple[datetime | None, str]:
     """When a running job ends at the latest, or should: by its own estimate, else by its deadline."""
     began = moment(condition(holder, "Admitted").get("lastTransitionTime"))
+    jobset = evidence.holder_jobsets.get((holder["metadata"]["namespace"], owner(holder))) or {}
+    if jobset and state(jobset) in ("starting", "queued"):
+        return None, "it has not started yet"
     if began is None:
         return None, ""
     templates = [(each.get("template") or {}).get("metadata") or {} for each in holder["spec"]["podSets"]]
     estimates = [_seconds((each.get("annotations") or {}).get(_RUN_SECONDS)) for each in templates]
     if known := [each for each in estimates if each]:
         return began + timedelta(seconds=max(known)), "by its own estimate"
-    jobset = evidence.holder_jobsets.get((holder["metadata"]["namespace"], owner(holder))) or {}
     limits = [
         each["template"]["spec"].get("activeDeadlineSeconds") for each in (jobset.get("spec") or {}).get("replicatedJobs") or ()
     ]

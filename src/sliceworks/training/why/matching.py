@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 Object = dict[str, Any]
+_BYTES = ("memory", "ephemeral-storage")
 _KEEPS_OUT = ("NoSchedule", "NoExecute")
 
 
@@ -93,11 +94,25 @@ def asked(container: Object) -> dict[str, Fraction]:
 
 def amount(value: Fraction, resource: str) -> str:
     """So much of a resource, for people: `32 chips`, `16 CPUs`, `200 GiB of memory`."""
-    if resource in ("memory", "ephemeral-storage"):
+    if resource in _BYTES:
         number = float(value)
         text = f"{number / 2**30:,.0f} GiB" if number >= 2**30 else f"{number / 2**20:,.0f} MiB"
         return f"{text} of {resource}"
     return f"{float(value):g} {unit(resource, many=value != 1)}"
+
+
+def share(free: Fraction, whole: Fraction, resource: str) -> str:
+    """How much is free of a whole: `none of 32 TPU chips is free`, `4 of 16 CPUs are free`."""
+    if not free:
+        return f"none of {amount(whole, resource)} is free"
+    part = amount(free, resource) if resource in _BYTES else f"{float(free):g}"
+    return f"{part} of {amount(whole, resource)} {'is' if free == 1 else 'are'} free"
+
+
+def either(ways: Iterable[str]) -> str:
+    """One way or another, as people write it."""
+    known = [each for each in ways if each]
+    return ", ".join(known) if len(known) < 2 else f"{', '.join(known[:-1])}, or {known[-1]}"
 
 
 def unit(resource: str, *, many: bool = True) -> str:

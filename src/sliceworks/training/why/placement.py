@@ -71,21 +71,20 @@ def _place(evidence: Evidence, selector: str, pods: list[Object]) -> Cause:
 
 def _no_pool(evidence: Evidence, pods: list[Object], missed: str, said: str) -> Cause:
     pod = pods[0]
-    chosen = pod["spec"].get("nodeSelector") or {}
-    absent = [
-        label for label, there in evidence.lone_labels.items() if not there and label in {f"{k}={v}" for k, v in chosen.items()}
-    ]
+    chosen = [f"{key}={value}" for key, value in (pod["spec"].get("nodeSelector") or {}).items()]
+    absent = [label for label in chosen if evidence.lone_labels.get(label) is False]
     if missed:
-        words = f"{_count(pods)} no place: the nodes that they select are not allowed by {missed}."
-    elif absent:
-        words = f"{_count(pods)} no place: no node has the label {' or '.join(absent)}."
+        why = f"the nodes that they select are not allowed by {missed}"
+    elif not chosen:
+        why = "the cluster has no nodes"
     else:
-        all_of = ", ".join(f"{key}={value}" for key, value in chosen.items()) or "what it wants"
-        words = f"{_count(pods)} no place: no node has all of {all_of}."
+        why = f"no node has the label {' or '.join(absent)}" if absent else f"no node has all of {', '.join(chosen)}"
+    made = "have such a node pool made (the slice controller makes them on demand), or ask for another type"
     return kinds.NO_POOL.cause(
-        words,
+        f"{_count(pods)} no place: {why}.",
         seen(pod, "spec.affinity" if missed else "spec.nodeSelector", "Pod"),
         seen(pod, "status.conditions[PodScheduled]", "Pod"),
+        remedy=made if any("/" in name for name in matching.requests(pod["spec"])) else "",
         said=said,
     )
 

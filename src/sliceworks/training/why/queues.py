@@ -9,7 +9,7 @@ from sliceworks.kube.selectors import from_label_selector
 from sliceworks.training.states import condition
 from sliceworks.training.why import kinds, line, quota
 from sliceworks.training.why.answer import Seen, seen
-from sliceworks.training.why.matching import amount
+from sliceworks.training.why.matching import amount, either, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,10 +174,11 @@ def _in_use(evidence: Evidence, queue: Object, fit: Fit, said: str) -> Cause:
     smaller = _smaller(evidence, fit, room.free)
     if room.cohort and room.limit is not None and fit.asked <= room.shared_free:
         return _limited(queue, fit, smaller, said)
-    asked, free = amount(fit.asked, room.resource), amount(room.free, room.resource)
     whose = line.users(evidence, room.flavor, room.resource)
-    words = f"It asks for {asked} of {room.flavor}; {free} of {amount(room.most, room.resource)} are free.{whose}"
-    remedy = f"wait, {smaller}, have the quota raised{line.outbid(evidence, room.flavor)}"
+    asked, left = amount(fit.asked, room.resource), share(room.free, room.most, room.resource)
+    ways = ["wait", smaller, "have the quota raised", line.outbid(evidence, room.flavor)]
+    words = f"It asks for {asked} of {room.flavor}; {left}.{whose}"
+    remedy = either(ways)
     return kinds.QUOTA_IN_USE.cause(words, _used(queue, room.flavor), _wanted(evidence), remedy=remedy, said=said)
 
 
