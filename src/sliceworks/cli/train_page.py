@@ -11,12 +11,12 @@ from sliceworks.base import clock, duration, tables
 from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import prices
 from sliceworks.training.boards import TENSORBOARD
-from sliceworks.training.compile import PRIORITY, QUEUE, TYPE, workers
 from sliceworks.training.hosts import Host, hosts
 from sliceworks.training.shapes import SPOT
 from sliceworks.training.stages import line
-from sliceworks.training.states import ending, state
+from sliceworks.training.states import ending, state, workers
 from sliceworks.training.timeline import timeline
+from sliceworks.training.words import PRIORITY, QUEUE, TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, duration
 from sliceworks.cli.output import Report
-from sliceworks.training.compile import PRIORITY, QUEUE, TYPE, workers
-from sliceworks.training.states import condition, ending, state
-from sliceworks.training.words import ENDED, RUNS, WAITS
+from sliceworks.training.states import condition, ending, state, workers
+from sliceworks.training.words import ENDED, PRIORITY, QUEUE, RUNS, TYPE, WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

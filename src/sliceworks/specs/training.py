@@ -7,13 +7,13 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from sliceworks.base import names, quantity
+from sliceworks.specs import parts
 from sliceworks.specs.model import Metadata, Name, Seconds, Spec
 
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 ExitCode = Annotated[int, Field(ge=1, le=255)]
-SLICE = "slice"
-"""What the slices' own job is called within the JobSet."""
+SLICE = parts.SLICE
 
 
 def _variable(value: str) -> str:

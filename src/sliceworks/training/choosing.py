@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import UsageError
-from sliceworks.specs.training import SLICE
+from sliceworks.specs.parts import SLICE
 from sliceworks.training import hosts
 
 if TYPE_CHECKING:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.specs.training import SLICE
 from sliceworks.training import failures, helpers, pods
 from sliceworks.training.shapes import Ask, ask
+from sliceworks.training.states import workers
+from sliceworks.training.words import PRIORITY, QUEUE, TYPE
 
 if TYPE_CHECKING:
     from sliceworks.specs.training import TrainingJob
 
+__all__ = ["PRIORITY", "QUEUE", "TYPE", "jobset", "workers"]
+
 Object = dict[str, Any]
-TYPE = "sliceworks.dev/type"
-QUEUE = "kueue.x-k8s.io/queue-name"
-PRIORITY = "kueue.x-k8s.io/priority-class"
 _EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
 
 
@@ -41,12 +42,6 @@ def jobset(job: TrainingJob, *, namespace: str = "", script: str = "") -> Object
         found["ttlSecondsAfterFinished"] = int(spec.time_to_live)
     found["replicatedJobs"] = [*_in_order([*before, _slices(job, asked, script), *after]), *beside]
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": found}
-
-
-def workers(jobset: Object) -> Object:
-    """The replicated job of the slices, in a JobSet of ours; the first one, in another's."""
-    jobs: list[Object] = jobset["spec"]["replicatedJobs"]
-    return next((each for each in jobs if each["name"] == SLICE), jobs[0])
 
 
 def _in_order(jobs: list[Object]) -> list[Object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.specs.training import SLICE
+from sliceworks.specs.parts import SLICE
 from sliceworks.training.states import condition
 
 if TYPE_CHECKING:

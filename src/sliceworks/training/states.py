@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sliceworks.specs.training import SLICE
-from sliceworks.training.compile import QUEUE
+from sliceworks.specs.parts import SLICE
+from sliceworks.training.words import QUEUE
 
 Object = dict[str, Any]
 
@@ -29,6 +29,12 @@ def _wanted(jobset: Object) -> dict[str, int]:
     """The slices; of a JobSet that has none of our making, all that it has."""
     wanted = {each["name"]: each.get("replicas", 1) for each in jobset["spec"]["replicatedJobs"]}
     return {SLICE: wanted[SLICE]} if SLICE in wanted else wanted
+
+
+def workers(jobset: Object) -> Object:
+    """The replicated job of the slices, in a JobSet of ours; the first one, in another's."""
+    jobs: list[Object] = jobset["spec"]["replicatedJobs"]
+    return next((each for each in jobs if each["name"] == SLICE), jobs[0])
 
 
 def condition(obj: Object | None, kind: str) -> Object:

@@ -1,7 +1,10 @@
-"""The words for how a training job stands, where help texts can have them without loading anything else."""
+"""Labels of training jobs and words for how they stand, where they can be had without loading anything else."""
 
 from __future__ import annotations
 
+TYPE = "sliceworks.dev/type"
+QUEUE = "kueue.x-k8s.io/queue-name"
+PRIORITY = "kueue.x-k8s.io/priority-class"
 RUNS = ("running", "starting", "restarting")
 WAITS = ("queued", "suspended")
 ENDED = ("failed", "completed")
