@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.base.errors import NotFound, SliceworksError, TimedOut
 from sliceworks.infra.cluster import pruning, waiting
 from sliceworks.infra.cluster.inventory import MANAGER, Entry
-from sliceworks.infra.cluster.objects import OWNER, identity, is_owned, owner
+from sliceworks.infra.cluster.objects import OWNER, content, identity, is_owned, owner
 from sliceworks.infra.cluster.outcomes import Outcome
+from sliceworks.infra.troubles import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.client import Client
 
 Object = dict[str, Any]
-_TRIES, _PAUSE = 8, 0.5
+_FIRST, _LONGEST, _GROWTH = 0.5, 5.0, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Applier:
         for obj in step.objects:
             who = identity(obj)
             report(str(who))
-            outcomes.append(Outcome(step.name, who, _action(before[who], await self._applied(step, obj))))
+            outcomes.append(Outcome(step.name, who, _action(before[who], await self._applied(step, obj, report))))
         for wait in step.waits:
             await waiting.until(self.client, wait, self.patience, report)
         return outcomes
@@ -75,21 +76,23 @@ class Applier:
         except NotFound:
             return None
 
-    async def _applied(self, step: Step, obj: Object) -> Object:
-        """Apply one object. A kind that is not served yet, or a webhook that is still coming up, is tried again a few times."""
-        for left in reversed(range(_TRIES)):
+    async def _applied(self, step: Step, obj: Object, report: Callable[[str], None]) -> Object:
+        """Apply one object. A kind that is not served yet, or a webhook that is still coming up, is waited for."""
+        end, pause = clock.loop_time() + self.patience, _FIRST
+        while True:
             try:
                 return await self.client.apply(obj, field_manager=MANAGER, force=True, field_validation=step.validation)
             except (NotFound, *waiting.PASSING) as error:
-                if not left:
-                    raise SliceworksError(f"{step.name}: {identity(obj)}: {error.message}", hint=error.hint) from error
+                if clock.loop_time() >= end:
+                    raise TimedOut(f"{step.name}: {identity(obj)}: {error.message}", hint=AGAIN) from error
+                report(f"{identity(obj)}: {error.message}")
             except SliceworksError as error:
                 raise SliceworksError(f"{step.name}: {identity(obj)}: {error.message}", hint=error.hint) from error
-            await clock.sleep(_PAUSE * (_TRIES - left))
-        raise AssertionError("the last try returns or raises")
+            await clock.sleep(pause)
+            pause = min(pause * _GROWTH, _LONGEST)
 
 
 def _action(before: Object | None, after: Object) -> str:
     if before is None:
         return "create"
-    return "noop" if before["metadata"].get("resourceVersion") == after["metadata"].get("resourceVersion") else "update"
+    return "noop" if content(before) == content(after) else "update"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import ApiError, NotFound
 from sliceworks.infra.cluster.inventory import MANAGER
-from sliceworks.infra.cluster.objects import identity
+from sliceworks.infra.cluster.objects import content, identity
 from sliceworks.infra.cluster.outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.client import Client
 
 Object = dict[str, Any]
-_OF_THE_SERVER = ("managedFields", "resourceVersion", "generation")
 
 
 async def compare(client: Client, steps: Iterable[Step], inventory: Inventory) -> list[Outcome]:
@@ -51,9 +50,4 @@ async def _judged(client: Client, step: Step, obj: Object) -> tuple[str, str]:
         )
     except ApiError as error:
         return "refused", error.message
-    return ("noop" if _content(before) == _content(after) else "update"), ""
-
-
-def _content(obj: Object) -> Object:
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in _OF_THE_SERVER}
-    return {**obj, "metadata": metadata, "status": None}
+    return ("noop" if content(before) == content(after) else "update"), ""

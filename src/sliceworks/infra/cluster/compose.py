@@ -60,7 +60,7 @@ def _steps(environment: Environment, given: Given) -> Iterator[Step]:
         yield queueing.jobset(given.releases.get("jobset", ()))
     if addons.kueue:
         yield queueing.kueue(spec, given.releases.get("kueue", ()), settles=given.settles_kueue)
-    yield Step("queues", tuple(each for each in queues if each["kind"] not in _PLACES))
+    yield queueing.queues(each for each in queues if each["kind"] not in _PLACES)
     if addons.slices:
         yield controllers.slices(environment, given.emails)
     if spec.self_service:

@@ -62,6 +62,12 @@ def is_owned(obj: Mapping[str, Any], environment: str) -> bool:
     return (obj["metadata"].get("labels") or {}).get(OWNER) == owner(environment)
 
 
+def content(obj: Mapping[str, Any]) -> Object:
+    """What people say in an object, without what servers and controllers keep in it."""
+    metadata = {key: obj["metadata"].get(key) or {} for key in ("labels", "annotations")}
+    return {**obj, "metadata": metadata, "status": None}
+
+
 def merged(objects: Iterable[Object]) -> list[Object]:
     """Each object once, at its first place. Two parts may ask for one namespace or account; they must not contradict each other."""
     found: dict[Identity, Object] = {}

@@ -5,9 +5,10 @@ A namespace that somebody uses stays, and so does a definition of which there ar
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import ApiError, NotFound
+from sliceworks.base.errors import ApiError, Conflict, NotFound
 from sliceworks.infra.cluster.inventory import MANAGER, Entry
 from sliceworks.infra.cluster.objects import OWNER, Identity, is_owned, owner
 from sliceworks.infra.cluster.outcomes import Outcome
@@ -38,26 +39,30 @@ async def prune(client: Client, inventory: Inventory, wanted: set[Identity]) -> 
     return outcomes
 
 
-async def let_go(client: Client, entry: Entry, environment: str) -> bool:
-    """Delete an object of ours, and of one that was there before, take back what we have set. True where it is to be waited for."""
+async def let_go(client: Client, entry: Entry, environment: str) -> str:
+    """Delete an object of ours, and of one that was there before, take back what we have set.
+
+    Returns the uid of what is to be waited for; nothing where there is nothing to wait for.
+    """
     resource = await resource_of(client, entry.who)
-    found = await _find(client, resource, entry.who) if resource else None
+    found = await find(client, resource, entry.who) if resource else None
     if resource is None or found is None:
-        return False
+        return ""
     if entry.adopted:
         await _give_back(client, resource, entry.who)
-        return False
+        return ""
     if not is_owned(found, environment):
-        return False  # somebody has taken it over
-    if found["metadata"].get("deletionTimestamp"):
-        return True
-    try:
-        await client.delete(
-            resource, entry.who.name, entry.who.namespace or None, uid=found["metadata"]["uid"], propagation_policy="Background"
-        )
-    except NotFound:
-        return False
-    return True
+        return ""  # somebody has taken it over
+    uid = str(found["metadata"]["uid"])
+    if not found["metadata"].get("deletionTimestamp"):
+        await delete(client, resource, entry.who, uid)
+    return uid
+
+
+async def delete(client: Client, resource: Resource, who: Identity, uid: str) -> None:
+    """Delete this very object; one that is gone already, or another by now, is left alone."""
+    with suppress(NotFound, Conflict):
+        await client.delete(resource, who.name, who.namespace or None, uid=uid, propagation_policy="Background")
 
 
 async def resource_of(client: Client, who: Identity) -> Resource | None:
@@ -68,13 +73,15 @@ async def resource_of(client: Client, who: Identity) -> Resource | None:
         return None
 
 
-async def is_gone(client: Client, who: Identity) -> bool:
-    """Whether an object is no longer there."""
+async def is_gone(client: Client, who: Identity, uid: str = "") -> bool:
+    """Whether an object is no longer there: none of this name, or where `uid` is given, another one."""
     resource = await resource_of(client, who)
-    return resource is None or await _find(client, resource, who) is None
+    found = await find(client, resource, who) if resource else None
+    return found is None or bool(uid and found["metadata"]["uid"] != uid)
 
 
-async def _find(client: Client, resource: Resource, who: Identity) -> Object | None:
+async def find(client: Client, resource: Resource, who: Identity) -> Object | None:
+    """An object, where it is there."""
     try:
         return await client.get(resource, who.name, who.namespace or None)
     except NotFound:
@@ -101,7 +108,7 @@ async def _needed(client: Client, orphans: list[Entry], environment: str) -> dic
 
 async def _objects_of(client: Client, who: Identity, environment: str) -> tuple[int, str]:
     """How many objects of a definition are not ours, and what they are called."""
-    definition = await _find(client, CUSTOM_RESOURCE_DEFINITION, who)
+    definition = await find(client, CUSTOM_RESOURCE_DEFINITION, who)
     if definition is None:
         return 0, ""
     spec = definition["spec"]

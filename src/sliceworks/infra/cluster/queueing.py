@@ -11,7 +11,7 @@ from sliceworks.infra.cluster.releases import sha256
 from sliceworks.infra.cluster.steps import Answers, Served, Step, available
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sliceworks.specs.environment import EnvironmentSpec
 
@@ -19,6 +19,7 @@ Object = dict[str, Any]
 CONFIGURATION = ("kueue-system", "kueue-manager-config")
 """Where Kueue's own settings lie."""
 _FILE = "controller_manager_config.yaml"
+_AMOUNTS = ("nominalQuota", "borrowingLimit", "lendingLimit")
 _MARK = "sliceworks.dev/configuration"
 _JOBSET = ("jobset.x-k8s.io/v1alpha2", "JobSet")
 _KUEUE = tuple(("kueue.x-k8s.io/v1beta2", kind) for kind in ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Workload"))
@@ -43,6 +44,19 @@ def kueue(spec: EnvironmentSpec, release: Sequence[Object], *, settles: bool = T
         "spec": {},
     }
     return Step("kueue", found, (*available(release), Served(_KUEUE), Answers("Kueue", flavor)), "Warn")
+
+
+def queues(objects: Iterable[Object]) -> Step:
+    """What the teams need. Kueue writes amounts as texts when it takes a queue: written so from the start, nobody changes them."""
+    return Step("queues", tuple(_written_out(each) if each["kind"] == "ClusterQueue" else each for each in objects))
+
+
+def _written_out(queue: Object) -> Object:
+    found = copy.deepcopy(queue)
+    for group in found["spec"].get("resourceGroups") or ():
+        for quota in (each for flavor in group["flavors"] for each in flavor["resources"]):
+            quota.update({key: str(quota[key]) for key in _AMOUNTS if key in quota})
+    return found
 
 
 def _waiting(spec: EnvironmentSpec) -> Object:

@@ -18,7 +18,7 @@ from sliceworks.infra.cluster import pruning
 from sliceworks.infra.cluster.inventory import Entry, name_of
 from sliceworks.infra.cluster.objects import SYSTEM, Identity
 from sliceworks.infra.cluster.steps import Step
-from sliceworks.kube.well_known import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, PERSISTENT_VOLUME
+from sliceworks.kube.well_known import CLUSTER_ROLE, CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, PERSISTENT_VOLUME
 from sliceworks.schemas import config_connector
 
 if TYPE_CHECKING:
@@ -94,12 +94,13 @@ class Remover:
         """Delete all objects of a kind, and wait until they are gone."""
         if resource is None:
             return
-        found = (await self.client.list_all(resource, namespace)).items
-        gone = [_identity(resource, each) for each in found]
-        for each in gone:
-            report(f"{each} goes")
-            await self._delete(resource, each)
-        await self._until_gone(gone)
+        going: list[tuple[Identity, str]] = []
+        for obj in (await self.client.list_all(resource, namespace)).items:
+            who, uid = _identity(resource, obj), str(obj["metadata"]["uid"])
+            report(f"{who} goes")
+            await pruning.delete(self.client, resource, who, uid)
+            going.append((who, uid))
+        await self._until_gone(going)
 
     async def _abandon(self, namespace: str) -> None:
         """Let go of what Config Connector keeps: a bucket with something in it would hold the namespace for ever."""
@@ -115,17 +116,28 @@ class Remover:
                     self.stays.append(f"{marks.kind} {(obj.get('spec') or {}).get('resourceID') or each.name}")
 
     async def _step(self, entries: list[Entry], report: Callable[[str], None]) -> None:
-        going = []
-        for entry in sorted(entries, key=_turn):
-            report(f"{entry.who} goes")
-            if entry.who.kind == CUSTOM_RESOURCE_DEFINITION.kind and not entry.adopted:
-                await self._objects_of(entry.who, report)
-            if await pruning.let_go(self.client, entry, self.inventory.environment):
-                going.append(entry.who)
-        await self._until_gone(going)
+        """All objects of a step, and those that the cluster itself fills in from others after those others."""
+        filled = [entry for entry in entries if await self._stop_filling(entry)]
+        for part in ([entry for entry in sorted(entries, key=_turn) if entry not in filled], filled):
+            going: list[tuple[Identity, str]] = []
+            for entry in part:
+                report(f"{entry.who} goes")
+                if entry.who.kind == CUSTOM_RESOURCE_DEFINITION.kind and not entry.adopted:
+                    await self._objects_of(entry.who, report)
+                if uid := await pruning.let_go(self.client, entry, self.inventory.environment):
+                    going.append((entry.who, uid))
+            await self._until_gone(going)
         for entry in entries:
             self.inventory.strike(entry.who)
         await self.inventory.save(self.client)
+
+    async def _stop_filling(self, entry: Entry) -> bool:
+        """Have the cluster no longer put a role together from others: it would bring it back when one of those goes after it."""
+        found = await pruning.find(self.client, CLUSTER_ROLE, entry.who) if entry.who.kind == CLUSTER_ROLE.kind else None
+        if entry.adopted or found is None or not found.get("aggregationRule"):
+            return False
+        await self.client.patch(CLUSTER_ROLE, entry.who.name, {"aggregationRule": None})
+        return True
 
     async def _objects_of(self, who: Identity, report: Callable[[str], None]) -> None:
         """What there is of a definition goes while somebody still serves it: finalizers need him."""
@@ -140,22 +152,20 @@ class Remover:
         config_map = Identity("v1", "ConfigMap", SYSTEM, name_of(self.inventory.environment))
         await pruning.let_go(self.client, Entry("", config_map), self.inventory.environment)
         left = [each["metadata"]["name"] for each in (await self.client.list_all(CONFIG_MAP, SYSTEM)).items]
-        if not [name for name in left if name.startswith("environment-")]:
-            await self._delete(NAMESPACE, Identity("v1", "Namespace", "", SYSTEM))
-            await self._until_gone([Identity("v1", "Namespace", "", SYSTEM)])
+        system = Identity("v1", NAMESPACE.kind, "", SYSTEM)
+        found = await pruning.find(self.client, NAMESPACE, system)
+        if found and not [name for name in left if name.startswith("environment-")]:
+            uid = str(found["metadata"]["uid"])
+            await pruning.delete(self.client, NAMESPACE, system, uid)
+            await self._until_gone([(system, uid)])
 
-    async def _delete(self, resource: Resource, who: Identity) -> None:
-        try:
-            await self.client.delete(resource, who.name, who.namespace or None, propagation_policy="Background")
-        except NotFound:
-            return
-
-    async def _until_gone(self, objects: Iterable[Identity]) -> None:
+    async def _until_gone(self, objects: Iterable[tuple[Identity, str]]) -> None:
         end, pause, left = clock.loop_time() + self.patience, _FIRST, list(objects)
-        while left := [each for each in left if not await pruning.is_gone(self.client, each)]:
+        while left := [each for each in left if not await pruning.is_gone(self.client, *each)]:
             if clock.loop_time() >= end:
+                more = f", and {len(left) - 1} more" if len(left) > 1 else ""
                 raise TimedOut(
-                    f"{left[0]} is still there after {self.patience:g} s{f', and {len(left) - 1} more' if len(left) > 1 else ''}",
+                    f"{left[0][0]} is still there after {self.patience:g} s{more}",
                     hint="see what holds it with kubectl; or `sliceworks env destroy --abandon`, and it goes with the cluster",
                 )
             await clock.sleep(pause)
