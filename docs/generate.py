@@ -18,6 +18,7 @@ from sliceworks import catalog
 from sliceworks.catalog import data, gpus, prices, topologies, tpus, zones
 from sliceworks.cli.main import PROGRAM, cli
 from training_fields import training
+from why_causes import causes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -148,6 +149,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "commands.md": commands,
     REFERENCE / "accelerators.md": accelerators,
     REFERENCE / "environment.md": environment,
+    REFERENCE / "why.md": causes,
     REFERENCE / "model-service.md": serving,
     REFERENCE / "training-job.md": training,
 }
