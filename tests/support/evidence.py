@@ -37,7 +37,7 @@ def jobset(*parts: Obj, queue: str = "q", suspend: bool = True, told: list[Obj] 
     metadata: Obj = {"namespace": "team", "name": "job", "uid": "u", "creationTimestamp": EARLIER, **spec.pop("metadata", {})}
     if queue:
         metadata["labels"] = {"kueue.x-k8s.io/queue-name": queue}
-    status = {"conditions": told or [], **spec.pop("status", {})}
+    status: Obj = {"conditions": told or [], **spec.pop("status", {})}
     return {
         "kind": "JobSet",
         "metadata": metadata,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _numbers = itertools.count(500)
+pytestmark = pytest.mark.long(60)
 
 
 @pytest.fixture(scope="module")

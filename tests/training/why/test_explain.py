@@ -251,6 +251,14 @@ def test_failed_for_a_reason_that_left_no_pods() -> None:
     assert names(found) == ["failed"]
 
 
+def test_started_again_after_a_failure() -> None:
+    told = given.conditions(RestartingJobSet=("True", "DefaultFailurePolicy", "applying RestartJobSet failure policy action"))
+    again = given.jobset(queue="", suspend=False, told=told, status={"restarts": 2}, failurePolicy={"maxRestarts": 3})
+    found = given.started(jobset=again)
+    assert names(found) == ["restarting"]
+    assert first(found) == "It is started again, 2 of 3 times so far."
+
+
 def test_just_starting() -> None:
     assert names(given.started(given.pod(phase="Pending"))) == ["starting"]
 

@@ -70,6 +70,7 @@ def _placed(evidence: Evidence) -> Iterator[Cause]:
     yield from placement.refused(evidence)
     yield from containers.troubles(evidence)
     yield from containers.ends(evidence)
+    yield from jobset.restarting(evidence)
     yield from jobset.parts(evidence)
     yield from containers.unready(evidence)
 

@@ -47,7 +47,7 @@ def _failed(evidence: Evidence) -> Iterator[Cause]:
     found = [*_deadlines(evidence), *containers.ends(evidence)]
     yield from found
     if told.get("reason") == _MAX_RESTARTS:
-        most = (jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0)
+        most = _most_restarts(jobset)
         spent = (
             "It may never be restarted"
             if not most
@@ -103,6 +103,19 @@ def _held(evidence: Evidence, until: str) -> Cause:
         seen(evidence.jobset, f"metadata.annotations[{labels.HELD_UNTIL}]"),
         said=told.get("message", ""),
     )
+
+
+def restarting(evidence: Evidence) -> Iterator[Cause]:
+    """It failed before, and its parts are made anew."""
+    told = condition(evidence.jobset, "RestartingJobSet")
+    if told.get("status") == "True":
+        count, most = (evidence.jobset.get("status") or {}).get("restarts", 0), _most_restarts(evidence.jobset)
+        where = seen(evidence.jobset, "status.conditions[RestartingJobSet]")
+        yield kinds.RESTARTING.cause(f"It is started again, {count} of {most} times so far.", where, said=told.get("message", ""))
+
+
+def _most_restarts(jobset: Object) -> int:
+    return int((jobset["spec"].get("failurePolicy") or {}).get("maxRestarts") or 0)
 
 
 def parts(evidence: Evidence) -> Iterator[Cause]:

@@ -10,6 +10,9 @@ JOB, QUEUE, CHECK, PLACE, SLICE, CONTAINER = "job", "queue", "admission check", 
 COMPLETED = Kind("completed", JOB, "has completed", "nothing is to be done")
 RUNNING = Kind("running", JOB, "runs", "nothing is to be done; `sliceworks train logs` shows what it writes")
 STARTING = Kind("starting", JOB, "starts", "wait a moment, and ask again")
+RESTARTING = Kind(
+    "restarting", JOB, "starts again after a failure", "wait; `sliceworks train logs --previous` shows what went wrong"
+)
 DELETING = Kind("deleting", JOB, "is being deleted", "wait until it is gone before another takes its name")
 SUSPENDED = Kind("suspended", JOB, "is suspended by hand", "set spec.suspend of the JobSet to false to let it go on")
 HELD = Kind("slices-given-back", JOB, "is held until its slices are tried again", "wait, or ask for fewer or smaller slices")

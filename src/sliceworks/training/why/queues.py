@@ -33,7 +33,9 @@ def way(evidence: Evidence) -> Iterator[Cause]:
     """The way into the queue is barred: nobody could get through, however much were free."""
     if not evidence.kueue:
         where = seen(evidence.jobset, "metadata.labels[kueue.x-k8s.io/queue-name]")
-        yield kinds.NO_KUEUE.cause(f"It is meant for the queue {evidence.queue}, and this cluster has no Kueue.", where)
+        yield kinds.NO_KUEUE.cause(
+            f"It is meant for the queue {evidence.queue}, and this cluster has no Kueue (kueue.x-k8s.io/v1beta2).", where
+        )
         return
     found = [*_local(evidence), *(_cluster(evidence) if evidence.local_queue is not None else ())]
     yield from found
