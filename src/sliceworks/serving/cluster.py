@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError
-from sliceworks.kube.well_known import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, ENDPOINT_SLICE, JOB, POD, SERVICE, STATEFUL_SET
+from sliceworks.kube.well_known import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, JOB, POD, SERVICE, STATEFUL_SET
 from sliceworks.serving import record as records
 from sliceworks.serving import standing as standings
 from sliceworks.serving import why
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sliceworks.serving.why import Cause
 
 Object = dict[str, Any]
+_LOOKS, _BETWEEN = 8, 0.5
 _LABELS = f"{records.LABEL}={records.KIND}"
 
 
@@ -90,12 +92,24 @@ def _begins(name: str, names: set[str]) -> bool:
 
 
 async def addresses(client: Client, service: str, namespace: str) -> list[str]:
-    """Ready addresses behind a Service."""
-    found = await client.list_all(ENDPOINT_SLICE, namespace, labels=f"kubernetes.io/service-name={service}")
-    return [
-        address
-        for each in found.items
-        for endpoint in each.get("endpoints") or ()
-        if (endpoint.get("conditions") or {}).get("ready", True)
-        for address in endpoint["addresses"]
-    ]
+    """Ready addresses behind a Service; a server that has just become ready is waited for a little."""
+    for _ in range(_LOOKS):
+        if found := await _addresses(client, service, namespace):
+            return found
+        await clock.sleep(_BETWEEN)
+    return []
+
+
+async def _addresses(client: Client, service: str, namespace: str) -> list[str]:
+    """By its pods: an EndpointSlice has no addresses on loopback, where the pods of a twin are."""
+    selected = (await client.get(SERVICE, service, namespace))["spec"].get("selector") or {}
+    labels = ",".join(f"{key}={value}" for key, value in selected.items())
+    found = (await client.list_all(POD, namespace, labels=labels)).items if labels else []
+    return [each["status"]["podIP"] for each in found if is_ready(each)]
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod has an address and answers."""
+    status = pod.get("status") or {}
+    conditions = status.get("conditions") or ()
+    return bool(status.get("podIP")) and any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

@@ -13,7 +13,7 @@ Object = dict[str, Any]
 SCRATCH = "/tmp"
 SIMULATED = {"sliceworks.dev/runtime": "simulated"}
 """On a twin that runs processes these pods are played: their programs come with images, which a twin does not have."""
-_PERIOD = 10
+_PERIOD, _SOON = 10, 5
 _LAST_REQUESTS = 10  # seconds in which others learn that a server goes; it answers them meanwhile
 
 
@@ -111,9 +111,9 @@ def http_probes(spec: ModelServiceSpec, port: str, ready: str, live: str) -> Obj
 
 def probes(spec: ModelServiceSpec, ready: Object, live: Object) -> Object:
     """The same for any way of asking."""
-    tries = max(int(spec.start_within) // _PERIOD, 1)
+    tries = max(int(spec.start_within) // _SOON, 1)
     return {
-        "startupProbe": {**ready, "periodSeconds": _PERIOD, "failureThreshold": tries, "timeoutSeconds": 5},
+        "startupProbe": {**ready, "periodSeconds": _SOON, "failureThreshold": tries, "timeoutSeconds": 5},
         "readinessProbe": {**ready, "periodSeconds": _PERIOD, "timeoutSeconds": 5},
         "livenessProbe": {**live, "periodSeconds": _PERIOD, "failureThreshold": 6, "timeoutSeconds": 5},
     }

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.kube.well_known import DEPLOYMENT, JOB, POD
-from sliceworks.serving import naming, reaching, sax_jobs, saxml, triton
+from sliceworks.serving import cluster, naming, reaching, sax_jobs, saxml, triton
 from sliceworks.serving.deploying import Deployment
 
 if TYPE_CHECKING:
@@ -72,17 +72,12 @@ async def _tell_or_undo(client: Client, record: Record, verb: str, model: str, *
 async def tell_triton(client: Client, record: Record, verb: str, model: str) -> None:
     """Every ready server loads or unloads a model; the first that cannot says why."""
     labels = ",".join(f"{key}={value}" for key, value in naming.selector(record.service, naming.SERVER).items())
-    pods = [each for each in (await client.list_all(POD, record.namespace, labels=labels)).items if _ready(each)]
+    pods = [each for each in (await client.list_all(POD, record.namespace, labels=labels)).items if cluster.is_ready(each)]
     if not pods:
         raise SliceworksError(f"no server of {record.service.metadata.name} is ready", hint="sliceworks models show tells why")
     for pod in pods:
         way = reaching.to_pod(client, record.namespace, pod["metadata"]["name"], triton.PORTS["http"], pod["status"]["podIP"])
         await reaching.whole(way, "POST", f"/v2/repository/models/{quote(model, safe='')}/{verb}")
-
-
-def _ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 async def _roll(client: Client, record: Record) -> None:

@@ -1,0 +1,131 @@
+"""`sliceworks models` on a twin that runs processes: real servers answer, in text that streams and to pictures."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sliceworks import catalog
+from sliceworks.cli import main
+from sliceworks.kube import open_client
+from sliceworks.rehearsal import homes
+from sliceworks.twin.nodes.shapes import Shape, create_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
+ECHO = "exec sliceworks gateway echo --quiet --host $POD_IP --port 8000 --model {model}"
+VLLM = """\
+apiVersion: sliceworks.dev/v1alpha1
+kind: ModelService
+metadata: {{name: chat, namespace: default}}
+spec:
+  engine: vllm
+  accelerator: {{type: l4-1}}
+  command: [bash, -c, '{command}']
+  vllm: {{model: {{name: tiny, source: a/tiny}}}}
+"""
+TRITON = """\
+apiVersion: sliceworks.dev/v1alpha1
+kind: ModelService
+metadata: {{name: vision, namespace: default}}
+spec:
+  engine: triton
+  command: [bash, -c, '{command}']
+  triton: {{repository: /models, models: [{{name: look}}]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A twin with a GPU machine and an ordinary one."""
+    folder = tmp_path_factory.mktemp("models")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLICEWORKS_HOME", str(folder))
+        patch.setenv("SLICEWORKS_TWIN", "models")
+        assert main.run(["twin", "start", "--name", "models", "--memory", "--processes", "--quiet"]) == 0
+        try:
+            asyncio.run(_machines(homes.find("models").state().kubeconfig))
+            yield folder
+        finally:
+            main.run(["twin", "stop", "--name", "models", "--quiet"])
+
+
+async def _machines(kubeconfig: str) -> None:
+    gpu = catalog.find("l4-1")
+    room, chips = gpu.machine.allocatable(), {gpu.resource: str(gpu.chips_per_host)}
+    async with open_client(kubeconfig) as client:
+        await create_nodes(client, Shape("cpu"), 1)
+        shape = Shape(
+            "gpu", gpu.machine.name, room["cpu"], room["memory"], chips, gpu.node_labels(), taints=tuple(gpu.node_taints())
+        )
+        await create_nodes(client, shape, 1, first=1)
+
+
+def run(*words: str) -> int:
+    return main.run(["models", *words, *([] if "deploy" in words and "client" in words else ["--twin", "--quiet"])])
+
+
+def deployed(tmp_path: Path, document: str, model: str) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text(document.format(command=ECHO.format(model=model)))
+    assert run("deploy", "-f", str(file), "-y", "--timeout", "60s") == 0
+
+
+@pytest.mark.timeout(120)
+def test_a_model_is_deployed_called_and_deleted(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deployed(tmp_path, VLLM, "tiny")
+    capsys.readouterr()
+    assert run("list") == 0
+    assert "chat   vllm     tiny     1 × l4-1   1/1     ready" in capsys.readouterr().out
+    assert run("invoke", "chat", "one two three", "--max-tokens", "3") == 0
+    assert capsys.readouterr().out == "one two three\n"
+    assert run("show", "chat") == 0
+    assert "deployment/chat   1/1     ready" in capsys.readouterr().out
+    assert run("invoke", "chat", "hello", "--model", "tinny") == 2
+    assert "chat does not serve 'tinny'" in capsys.readouterr().err
+    assert run("invoke", "chat", "hello", "--url", "http://127.0.0.1:9") == 1
+    assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
+    assert run("invoke", "chat") == 2
+    assert "give a prompt, --image or --data, one of them" in capsys.readouterr().err
+    assert run("publish", "chat", "other", "--class", "A") == 2
+    assert "vllm takes no --class" in capsys.readouterr().err
+    assert run("delete", "chat", "-y") == 0
+    assert capsys.readouterr().out == "modelservice/chat is deleted\n"
+    assert run("show", "chat") == 1
+    assert "there is no model service 'chat' in default" in capsys.readouterr().err
+
+
+@pytest.mark.timeout(120)
+def test_tensors_are_sent_and_a_refusal_is_told(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deployed(tmp_path, TRITON, "look")
+    capsys.readouterr()
+    request: dict[str, Any] = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]}
+    import orjson
+
+    (tmp_path / "request.json").write_bytes(orjson.dumps(request))
+    assert run("invoke", "vision", "--data", str(tmp_path / "request.json")) == 0
+    assert orjson.loads(capsys.readouterr().out)["outputs"][0]["data"] == [1.0, 2.0]
+    (tmp_path / "wrong.json").write_text("no json")
+    assert run("invoke", "vision", "--data", str(tmp_path / "wrong.json")) == 2
+    assert run("publish", "vision", "another") == 1
+    assert "answered 4" in capsys.readouterr().err
+    assert run("list", "-o", "name") == 0
+    assert capsys.readouterr().out == "modelservice/vision\n"
+    assert run("delete", "vision", "-y") == 0
+
+
+def test_nobody_is_asked_where_nobody_is(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text(TRITON.format(command=ECHO.format(model="look")))
+    assert run("deploy", "-f", str(file)) == 2
+    assert "there is nobody to ask" in capsys.readouterr().err
+    assert run("list") == 0
+    assert capsys.readouterr().out == ""
+    assert os.environ["SLICEWORKS_TWIN"] == "models"
