@@ -195,8 +195,11 @@ class SaxWhole(Whole):
     """The gateway's answer for Sax."""
 
     def told(self, found: dict[str, Any]) -> str:
-        answers = found.get("response") or found.get("generated_text") or ""
-        return answers if isinstance(answers, str) else ""
+        texts = found.get("completions")
+        if not isinstance(texts, list) or not texts or not isinstance(texts[0], list):
+            self.wrong(Failure.GARBLED)
+            return ""
+        return str(texts[0][0])
 
 
 class JetStream(Answer):
@@ -243,10 +246,13 @@ class JetStream(Answer):
         except orjson.JSONDecodeError:
             self.wrong(Failure.GARBLED)
             return
-        samples = ((found.get("stream_content") or {}).get("samples")) or found.get("samples") or [found]
-        sample = samples[0] if samples and isinstance(samples[0], dict) else {}
-        self.record.tokens_out = max(self.record.tokens_out, 0) + len(sample.get("token_ids") or ())
-        self.said(str(sample.get("text", "")), moment)
+        content = found.get("streamContent")
+        samples = content.get("samples") if isinstance(content, dict) else None
+        if not isinstance(samples, list) or not samples or not isinstance(samples[0], dict):
+            self.wrong(Failure.REPORTED if found.get("error") else Failure.GARBLED)
+            return
+        self.record.tokens_out = max(self.record.tokens_out, 0) + len(samples[0].get("tokenIds") or ())
+        self.said(str(samples[0].get("text", "")), moment)
 
     def finish(self, moment: int) -> None:
         if self.record.status < 400 and self._rest.strip():

@@ -129,7 +129,7 @@ def _infer(spec: LoadTestSpec) -> Parts:
 
 def _sax(spec: LoadTestSpec) -> Parts:
     def body(prompt: Prompt) -> Object:
-        options = {"per_example_max_decode_steps": float(prompt.max_tokens or spec.options.max_tokens)}
+        options: Object = {"per_example_max_decode_steps": prompt.max_tokens or spec.options.max_tokens}
         if spec.options.temperature is not None:
             options["temperature"] = spec.options.temperature
         return {"prompt": prompt.text, "model_id": spec.model, "model_options": {**options, **spec.options.extra}}

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol and JetStream's routes of the echo model."""
+"""The routes of the Open Inference Protocol, of JetStream and of Sax that the echo model has."""
 
 from __future__ import annotations
 
@@ -132,10 +132,23 @@ async def jetstream_health(engine: Engine, request: Request, reply: Reply) -> No
     reply.send(200, [JSON], orjson.dumps({"is_live": "True"}))
 
 
+async def sax(engine: Engine, request: Request, reply: Reply) -> None:
+    """What the gateway answers for a Sax model: texts with their scores."""
+    data = parse(request.body)
+    prompt, options = data.get("prompt"), data.get("model_options") or {}
+    if not isinstance(prompt, str) or not isinstance(options, dict):
+        raise malformed("prompt must be a text and model_options an object")
+    record = engine.arrive(request.path, str(data.get("model_id", "")), prompt, len(request.body))
+    words = engine.words(prompt, options.get("per_example_max_decode_steps"))
+    await engine.think(record, len(words))
+    reply.send(200, [JSON], orjson.dumps({"completions": [["".join(words), 0.0]]}))
+
+
 ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/v2"): about,
     ("GET", "/v2/health/live"): live,
     ("GET", "/v2/health/ready"): live,
+    ("POST", "/generate"): sax,
     ("POST", "/v1/generate"): jetstream,
     ("GET", "/v1/health"): jetstream_health,
 }

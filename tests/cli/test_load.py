@@ -1,0 +1,188 @@
+"""`sliceworks load` against a model server that really answers: the echo model, in a process of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from sliceworks.base import yamls
+from sliceworks.cli.main import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "load-tests"
+ECHO = (
+    sys.executable,
+    "-m",
+    "sliceworks",
+    "gateway",
+    "echo",
+    "--port",
+    "0",
+    "--model",
+    "*",
+    "--ttft",
+    "5ms",
+    "--token-time",
+    "1ms",
+)
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[str]:
+    """The address of an echo server."""
+    with subprocess.Popen(ECHO, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        assert server.stdout is not None
+        try:
+            found = re.search(r"http://\S+", server.stdout.readline())
+            assert found is not None
+            yield found[0]
+        finally:
+            server.terminate()
+
+
+@pytest.fixture
+def document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Writes a LoadTest into the folder that commands run in."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name: str = "test", **fields: Any) -> Path:
+        spec = {
+            "target": {"url": "http://127.0.0.1:1"},
+            "model": "echo",
+            "prompts": {"texts": ["one two three"]},
+            "stages": [{"constant": 20, "for": "1s"}],
+            "delivery": {"share": 0.0, "delay": "1h"},  # machines that run tests are busy
+            **fields,
+        }
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(
+            yamls.dump({"apiVersion": "sliceworks.dev/v1alpha1", "kind": "LoadTest", "metadata": {"name": name}, "spec": spec})
+        )
+        return file
+
+    return write
+
+
+def runs(folder: Path = Path("load-tests")) -> list[Path]:
+    return sorted(each.parent for each in folder.glob("*/run.json"))
+
+
+def test_run_report_compare_and_ask(echo: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    file = document(slo=["ttft p99 < 10s", "errors < 1%"])
+    assert run(["load", "run", "-f", str(file), "--url", echo, "--tag", "build=7"]) == 0
+    shown = capsys.readouterr().out
+    assert "20 in 1 s, 20 succeeded" in shown
+    assert "kept: errors < 1% (found 0.00%)" in shown
+    assert run(["load", "run", "-f", str(file), "--url", echo, "-q", "-o", "json"]) == 0
+    found = orjson.loads(capsys.readouterr().out)
+    assert (found["valid"], found["kept"], found["summary"]["tokensOut"]) == (True, True, 20 * 128)
+    one, two = runs()
+
+    assert run(["load", "list", "-o", "json"]) == 0
+    listed = orjson.loads(capsys.readouterr().out)
+    assert sorted(each["folder"] for each in listed) == [str(one), str(two)]
+    assert {"build": "7"} in [each["tags"] for each in listed]
+
+    assert run(["load", "report", str(one)]) == 0
+    page = (one / "report.html").read_text()
+    assert "Latency over time" in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "").replace(echo, "")  # it needs nothing from elsewhere
+    assert run(["load", "report", str(one), "--format", "markdown", "-o", "-"]) == 0
+    assert "| end to end |" in capsys.readouterr().out
+
+    assert run(["load", "compare", str(one), str(two), "--matters", "1"]) == 0
+    assert "e2e p99" in capsys.readouterr().out
+    assert run(["load", "sql", "SELECT run, count(*) AS many FROM requests GROUP BY run ORDER BY run", "-o", "json"]) == 0
+    assert [each["many"] for each in orjson.loads(capsys.readouterr().out)] == [20, 20]
+
+
+def test_a_missed_objective_is_a_failure(echo: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    file = document(slo=["ttft p50 < 1us"])
+    assert run(["load", "run", "-f", str(file), "--url", echo, "-q"]) == 1
+    assert "MISSED: ttft p50 < 1us" in capsys.readouterr().out
+
+
+def test_an_error_storm_is_a_failure(document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    file = document(stages=[{"constant": 20, "for": "60s"}], stop={"over": "1s"})
+    assert run(["load", "run", "-f", str(file), "-q"]) == 1
+    shown = capsys.readouterr().out
+    assert "INVALID: ended early: 100% of the last" in shown
+    assert "× connect" in shown
+
+
+def test_search_finds_a_limit(echo: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    file = document()
+    asked = ["load", "search", "-f", str(file), "--url", echo, "--from", "4", "--most", "10", "--for", "500ms", "-o", "json", "-q"]
+    assert run([*asked, "--slo", "ttft p50 < 10s"]) == 0
+    found = orjson.loads(capsys.readouterr().out)
+    assert (found["held"], found["failed"], [each["rate"] for each in found["probes"]]) == (10, None, [4, 8, 10])
+    assert all(Path(each["run"], "run.json").exists() for each in found["probes"])
+
+
+@pytest.mark.parametrize("name", ["llama2-7b", "llama2-70b", "chat", "densenet", "replay"])
+def test_examples(echo: str, name: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Each example as it is, but shorter, and to the echo model."""
+    (given,) = yamls.load_path(EXAMPLES / f"{name}.yaml")
+    spec = given.data["spec"]
+    for stage in spec["stages"]:
+        stage["for"] = "700ms"
+    spec["warmUp"] = "100ms"
+    if "steps" in spec["stages"][0]:
+        spec["stages"][0]["steps"]["rates"] = [10, 20]
+    for field in ("file", "trace"):
+        if field in spec.get("prompts", {}):
+            spec["prompts"][field] = str(EXAMPLES / spec["prompts"][field])
+    file = document(name, **spec)
+    assert run(["load", "run", "-f", str(file), "--url", echo, "-q", "-o", "json"]) == 0, capsys.readouterr()
+    summary = orjson.loads(capsys.readouterr().out)["summary"]
+    assert summary["requests"] > 0
+    assert summary["errorRate"] == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"slo": ["ttft < 1s"]}, "spec.slo[0]: which ttft: p50, p99, mean or max? found 'ttft < 1s'"),
+        ({"stages": [{"constant": 5}]}, "for: how long it lasts is missing"),
+        ({"stages": [{"constant": 5, "users": 3, "for": "1s"}]}, "give one of constant, poisson"),
+        ({"api": "openai"}, "spec.api: input should be"),
+        ({"target": {"url": "ftp://x"}}, "a url is such as"),
+        ({"prompts": {"file": "none.jsonl"}}, "cannot read the prompts"),
+        ({"stages": [{"replay": 1}]}, "a replay needs prompts with a trace"),
+        ({"warmUp": "5s"}, "leaves nothing"),
+        ({"target": {"url": "http://127.0.0.1:1", "key": {"env": "NOT_THERE"}}}, "which is not set"),
+        ({"workerz": {}}, "did you mean workers?"),
+    ],
+)
+def test_bad_documents(
+    document: Callable[..., Path], capsys: pytest.CaptureFixture[str], fields: dict[str, Any], problem: str
+) -> None:
+    assert run(["load", "run", "-f", str(document(**fields))]) == 1
+    told = capsys.readouterr().err
+    assert problem in told
+    assert len(told.splitlines()) <= 2
+    assert not runs()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["load", "report", "nowhere"], "there is no run in nowhere"),
+        (["load", "sql", "SELECT 1"], "there are no runs in load-tests"),
+        (["load", "compare", "a", "b"], "there is no run in a"),
+    ],
+)
+def test_no_such_run(document: Callable[..., Path], capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str) -> None:
+    document()
+    assert run(arguments) == 1
+    assert problem in capsys.readouterr().err
