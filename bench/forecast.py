@@ -3,9 +3,9 @@
     python bench/forecast.py [backtest] [size] [--quick] [--json-only]
 
 Without a name both run. Progress goes to stderr. The last line on stdout is JSON: `{"start": {"ratio": 1.8, "goal": 1}, …}`. The
-peers are "work ahead by capacity" (chip hours of all that is ahead, divided by the chips) and "waits as of late" (the median wait of
-the last twenty jobs of that priority); the ratio is to the better one. Where the goal is a limit, the ratio says how many times it
-fits in.
+peers are "work ahead by capacity" (chip hours of all that is ahead, divided by the chips) and "waits as of late" (the median wait
+of the last twenty jobs of that priority); the ratio is to the better one. Where the goal is a limit, the ratio says how many times
+it fits in.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError, UsageError
-from sliceworks.cli import options
+from sliceworks.cli import options, train_cluster
 from sliceworks.cli.output import Report, show
 
 if TYPE_CHECKING:
+    from sliceworks.kube import Client
     from sliceworks.rehearsal.forecast.jobs import Job
     from sliceworks.rehearsal.forecast.outlook import Forecast, Outlook
     from sliceworks.rehearsal.forecast.snapshot import Snapshot
@@ -91,14 +92,12 @@ def _snapshot(source: Path | None, namespace: str, where: dict[str, Any]) -> tup
         if any(where.values()):
             raise UsageError("--snapshot and a cluster both say where the queues are", hint="leave one out")
         return snapshot.load(source), namespace
-    from sliceworks.cli import connections
 
-    async def main() -> tuple[Snapshot, str]:
-        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
-            return await snapshot.take(client), client.namespace
+    async def work(client: Client) -> tuple[Snapshot, str]:
+        return await snapshot.take(client), client.namespace
 
     with progress.working("Reading the queues"):
-        return connections.run(main, **where)
+        return train_cluster.run(work, namespace, where)
 
 
 def _newcomer(file: Path, outlook: Outlook, namespace: str, place: str) -> Job:

@@ -42,6 +42,7 @@ _PENDING = "pendingworkloads"
     flag_value="finished",
     help="Wait until it has finished, or with --wait=running until it runs. A job that fails is exit code 1.",
 )
+@click.option("--no-forecast", is_flag=True, help="Where others are ahead, do not work out when it will start.")
 @click.option("--timeout", type=options.DURATION, help="With --wait: how long, before exit code 3.  [default: no limit]")
 @options.namespace
 @options.cluster
@@ -55,6 +56,7 @@ def submit(
     environment: Path | None,
     dry_run: str,
     wait: str | None,
+    no_forecast: bool,
     timeout: float | None,
     namespace: str,
     output: str,
@@ -91,6 +93,10 @@ def submit(
         made = await _sent(client, made, dry=dry_run == "server")
         if output != "table":
             _show_plan(asked, made, output, None)
+        elif expected.wait == "unknown" and not no_forecast:
+            from sliceworks.cli.train_expected import tell
+
+            await tell(client, made)
         if wait and dry_run == "none":
             from sliceworks.cli.train_wait import wait_for
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import duration, yamls
-from sliceworks.base.errors import InvalidDocument, SliceworksError
+from sliceworks.base.errors import InvalidDocument, NotFound, SliceworksError
 from sliceworks.base.yamls import Document
 from sliceworks.kube.resources import GVK, Key, key_of
 from sliceworks.kube.well_known import NODE, POD
@@ -166,19 +166,34 @@ def _traced(start: float, file: Path, folder: Path) -> Iterator[Step]:
 
 def _node_states(at: float, action: FailNodes, random: random.Random) -> Iterator[Step]:
     chosen: list[Key] = []
+    before: list[Obj] = []
     state = _NODE_STATES[action.reason]
     seconds = {} if action.lasting is None else {"sliceworks.dev/maintenance-seconds": f"{action.lasting:g}"}
 
     async def fail(client: Client) -> None:
         chosen.extend(await _chosen(client, NODE, action.nodes, random))
+        before.extend([await client.get(NODE, key.name) for key in chosen])
         await _annotate(client, NODE, chosen, {_STATE: state, **seconds})
 
     async def heal(client: Client) -> None:
-        await _annotate(client, NODE, chosen, {_STATE: None})
+        for key, node in zip(chosen, before, strict=True):
+            try:
+                await _annotate(client, NODE, [key], {_STATE: None})
+            except NotFound:
+                # A machine that was taken away is gone; another one of its kind comes in its place.
+                await client.create(_another(node), resource=NODE)
 
     yield Step(at, f"{action.reason} of nodes {_spoken(action.nodes)}", fail)
     if action.lasting is not None and state != "maintenance":
         yield Step(at + action.lasting, f"nodes {_spoken(action.nodes)} come back", heal)
+
+
+def _another(node: Obj) -> Obj:
+    metadata = {name: value for name, value in node["metadata"].items() if name in {"name", "labels", "annotations"}}
+    status = {name: value for name, value in node["status"].items() if name in {"capacity", "allocatable", "addresses"}}
+    spec = {name: value for name, value in node["spec"].items() if name != "taints"}
+    taints = [taint for taint in node["spec"].get("taints") or () if not taint["key"].startswith("node.kubernetes.io/")]
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {**spec, "taints": taints}, "status": status}
 
 
 def _slow_pulls(at: float, action: SlowPulls, random: random.Random) -> Iterator[Step]:

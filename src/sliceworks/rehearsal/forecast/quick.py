@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
@@ -11,31 +12,28 @@ from sliceworks.rehearsal.forecast import newcomers, snapshot
 from sliceworks.rehearsal.forecast.outlook import Expectation, Outlook
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sliceworks.kube.client import Client
 
-_RUNS = 20
-_MANY = 3_000
-"""More work than this is not run forward in passing."""
+_RUNS, _FEWEST = 20, 5
 
 
-async def expectation(client: Client, obj: dict[str, Any], folder: Path, *, limit: float = 2.0) -> Expectation | None:
-    """What a JobSet or Job that is about to be sent can expect; None where it cannot be told within so many seconds, or at all."""
+async def expectation(client: Client, obj: dict[str, Any], *, limit: float = 2.0) -> Expectation | None:
+    """What a JobSet or Job can expect, sent already or not; None where that cannot be told within so many seconds."""
     began = clock.effort()
+    metadata = obj["metadata"]
     try:
         taken = await snapshot.take(client)
         outlook = Outlook(taken)
-        job = newcomers.job(Document(obj, "the job", 1, {}), folder, taken)
+        known = [job for job in outlook.jobs.values() if (job.key[0], job.name) == (metadata["namespace"], metadata["name"])]
+        job = known[0] if known else newcomers.job(Document(obj, "the job", 1, {}), Path(), taken)
     except SliceworksError:
         return None
-    count = len(outlook.jobs) + sum(map(len, outlook.arrivals.days))
-    if count > _MANY or clock.effort() - began > limit / 2:
+    more, ready = [] if known else [job], clock.effort()
+    if ready - began > limit / 2:
         return None
-    [found] = outlook.forecast([job], more=[job], runs=1).expectations
-    left, each = limit - (clock.effort() - began), clock.effort() - began
-    runs = min(_RUNS, int(left / max(each, 1e-3)))
-    if runs < _RUNS // 4:
+    [found] = outlook.forecast([job], more=more, runs=1).expectations
+    runs = min(_RUNS, int((limit - (clock.effort() - began)) / max(clock.effort() - ready, 1e-3)))
+    if runs < _FEWEST:
         return None
-    [found] = outlook.forecast([job], more=[job], runs=runs).expectations
+    [found] = outlook.forecast([job], more=more, runs=runs).expectations
     return found
