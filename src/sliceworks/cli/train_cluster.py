@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from sliceworks.base import collector
 from sliceworks.base.errors import Forbidden, NotFound, SliceworksError
 from sliceworks.kube.resources import Resource
 
@@ -37,7 +38,7 @@ def run(work: Callable[[Client], Awaitable[T]], namespace: str, where: dict[str,
         async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
             return await work(client)
 
-    with remedies():
+    with remedies(), collector.rested():
         return connections.run(main, **where)
 
 

@@ -11,7 +11,6 @@ import click
 
 from sliceworks.base.errors import UsageError
 from sliceworks.base.yamls import Document
-from sliceworks.specs.model import API_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -102,6 +101,8 @@ def said(flags: Object) -> bool:
 
 def document(name: str, command: tuple[str, ...], namespace: str, flags: Object) -> FlagDocument:
     """The document that flags write. What is missing or wrong in it is found as in any other."""
+    from sliceworks.specs.model import API_VERSION
+
     metadata: Object = {"name": name, **({"namespace": namespace} if namespace else {})}
     if flags["label"]:
         metadata["labels"] = _pairs("--label", flags["label"])

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import difflib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.specs.environment import Environment
-from sliceworks.specs.gateway import Gateway
-from sliceworks.specs.load_test import LoadTest
 from sliceworks.specs.model import API_VERSION, GROUP
-from sliceworks.specs.scenario import Scenario
-from sliceworks.specs.serving import ModelService
-from sliceworks.specs.training import TrainingJob
 
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
 
-KINDS: dict[str, type[BaseModel]] = {
-    "Environment": Environment,
-    "Gateway": Gateway,
-    "ModelService": ModelService,
-    "LoadTest": LoadTest,
-    "Scenario": Scenario,
-    "TrainingJob": TrainingJob,
+# Where each kind is. A command reads one or two of them, and the models of all take longer to load than most commands run.
+KINDS = {
+    "Environment": "sliceworks.specs.environment",
+    "Gateway": "sliceworks.specs.gateway",
+    "ModelService": "sliceworks.specs.serving",
+    "LoadTest": "sliceworks.specs.load_test",
+    "Scenario": "sliceworks.specs.scenario",
+    "TrainingJob": "sliceworks.specs.training",
 }
 
 
@@ -49,9 +45,9 @@ def check(document: Document) -> tuple[BaseModel | None, list[InvalidDocument]]:
     version, kind = data.get("apiVersion"), data.get("kind")
     if version != API_VERSION:
         return None, [InvalidDocument(f"apiVersion must be {API_VERSION}, found {version}", place=document.place("apiVersion"))]
-    model = KINDS.get(str(kind))
-    if model is None:
+    if str(kind) not in KINDS:
         return None, [InvalidDocument(f"unknown kind {kind}{_closest(str(kind), KINDS)}", place=document.place("kind"))]
+    model: type[BaseModel] = getattr(import_module(KINDS[str(kind)]), str(kind))
     try:
         return model.model_validate(data), []
     except ValidationError as error:
