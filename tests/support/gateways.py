@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -48,6 +49,15 @@ class Client:
     @classmethod
     async def open(cls, port: int, **given: Any) -> Self:
         return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 20, **given))
+
+    @classmethod
+    async def open_narrow(cls, port: int) -> Self:
+        """A client that can hold little of what it has not read."""
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        narrow.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(narrow, ("127.0.0.1", port))
+        return cls(*await asyncio.open_connection(sock=narrow, limit=1 << 16))
 
     def send(self, method: str, path: str, body: bytes | Any = b"", *headers: str, key: str = "") -> None:
         data = body if isinstance(body, bytes) else orjson.dumps(body)

@@ -74,6 +74,7 @@ def _tell(made: Program, ports: Ports) -> None:
 @click.option("--error-status", type=click.IntRange(400, 599), default=500, show_default=True, help="How those are answered.")
 @click.option("--tokens", type=click.IntRange(0), default=0, help="Tokens of an answer, when a request does not say.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where chance begins.")
+@click.option("--stamps", is_flag=True, help="Say when each token is sent, in place of words.")
 @click.option("--records", type=click.IntRange(0), default=10_000, show_default=True, help="Requests that it remembers.")
 @options.quiet
 def echo(*, host: str, port: int, models: tuple[str, ...], **given: float) -> None:

@@ -198,9 +198,8 @@ def test_a_client_that_never_comes_to_an_end_is_sent_away() -> None:
 
 def test_a_client_that_does_not_read_is_sent_away() -> None:
     async def main() -> None:
-        async with upstream(tokens=200_000) as echo, gateway(document(echo.url), limits=LIMITS) as gate:
-            async with await Client.open(gate.port) as client:
-                client.reader._limit = 1  # type: ignore[attr-defined]
+        async with upstream(tokens=60_000) as echo, gateway(document(echo.url), limits=LIMITS) as gate:
+            async with await Client.open_narrow(gate.port) as client:
                 client.writer.transport.pause_reading()  # type: ignore[attr-defined]
                 client.send("POST", "/v1/chat/completions", chat("word" * 20, stream=True))
                 await until(lambda: echo.engine.received == 1)

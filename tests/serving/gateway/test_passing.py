@@ -133,7 +133,7 @@ def test_the_server_is_let_go_when_the_client_leaves_amid_a_stream() -> None:
 def test_a_slow_reader_holds_its_server_back_and_nobody_else() -> None:
     async def main() -> None:
         async with upstream(tokens=30_000) as echo, gateway(document(echo.url)) as gate:
-            async with await Client.open(gate.port) as slow:
+            async with await Client.open_narrow(gate.port) as slow:
                 slow.send("POST", "/v1/chat/completions", chat("word" * 20, stream=True))
                 await slow.head()
                 await until(lambda: any(connection.full for connection in gate.program.server.connections))

@@ -11,8 +11,8 @@ from sliceworks.serving.gateway.calls import Call
 from sliceworks.serving.gateway.forms import DONE, Form
 from sliceworks.serving.gateway.http.messages import EVENTS, JSON
 from sliceworks.serving.gateway.http.upstream import Broken, Late
-from sliceworks.serving.gateway.peek import parse
-from sliceworks.serving.gateway.refusals import Refusal, broken_backend, slow_backend
+from sliceworks.serving.gateway.peek import parse, tokens_asked
+from sliceworks.serving.gateway.refusals import Refusal, broken_backend, slow_backend, too_many_tokens
 from sliceworks.serving.gateway.relay import Interrupted
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ async def converse(application: Application, request: Request, reply: Reply, cal
     if operation is None:
         raise Refusal(400, "wrong_protocol", f"the model {served.name!r} has no {request.path}")
     data = parse(request.body)
-    asked = data.get("max_completion_tokens") or data.get("max_tokens")
-    if served.max_tokens is not None and isinstance(asked, int) and asked > served.max_tokens:
-        raise Refusal(400, "too_many_tokens", f"max_tokens is at most {served.max_tokens} here", param="max_tokens")
+    asked = tokens_asked(data)
+    if served.max_tokens is not None and (asked or 0) > served.max_tokens:
+        raise too_many_tokens(asked or 0, served.max_tokens)
     call = Call(request, reply, caller, served, operation, request.path, request.body)
     talk = _Talk(application, call, {**data, "max_tokens": asked})
     await application.carry(call, talk.answer)

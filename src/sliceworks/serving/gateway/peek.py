@@ -1,8 +1,9 @@
-"""What the gateway must know of a body, found without reading all of it as JSON; and the few changes that it makes.
+"""What the gateway must know of a body: which model it names. Most bodies are read for that; the end of a long one is enough.
 
-A prompt may be long, and most of it concerns nobody but the model. A name within a text has its quotes escaped, so `"model"` with
-bare quotes is a token of its own; it is the field that counts if brackets before or after it show that it lies in the outermost
-object. Whatever is not plain (a name twice, a name in escapes, brackets far away on both sides) is read whole.
+A prompt may be long, and concerns nobody but the model. Clients write the model's name first or last. A name within a text
+has its quotes escaped, so `"model"` with bare quotes is a token of its own, and brackets after it tell whether it is a field of the
+outermost object. One that is, and has no other after it, is the one that counts, whatever comes before: of two fields with the same
+name the last is taken. Whatever is not so plain is read whole.
 """
 
 from __future__ import annotations
@@ -15,107 +16,55 @@ import orjson
 
 from sliceworks.serving.gateway.refusals import malformed
 
-_FIELD = {
-    name: re.compile(rb'"' + name.encode() + rb'"[ \t\r\n]*:[ \t\r\n]*(?:"([^"\\]*)"|(-?[0-9]+|true|false|null)(?=[ \t\r\n,}]))')
-    for name in ("model", "stream", "max_tokens", "max_completion_tokens")
-}
-_TOKEN = {name: f'"{name}"'.encode() for name in _FIELD}
+_FIELD = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"([^"\\]*)"')
+_TOKEN = b'"model"'
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_NEAR = 4096
-_SMALL = 512
-_LETTERS_ESCAPED = (b"\\u006", b"\\u007", b"\\u005")
-"""Escapes of the letters and the underscore that names of fields are made of: nobody writes them so in good faith."""
+_NEAR = 2048
+_LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """What was found. Spans are where the bare value of the model's name stands, quotes left out."""
+    """What was found: the model's name, and where it stands in the body, if it stands there plainly."""
 
     model: str | None
-    stream: bool
-    max_tokens: int | None
-    model_span: tuple[int, int] | None
-    limits_named: bool
-    """Whether a limit of tokens is written down, if only as null."""
+    span: tuple[int, int] | None = None
 
 
 def peek(body: bytes) -> Peek:
-    """Find the model, whether a stream is wanted, and how many tokens at most. Refuses what is no JSON object, when it looks."""
-    _check_text(body)
-    if len(body) > _SMALL and not any(letter in body for letter in _LETTERS_ESCAPED):
-        found = _quickly(body)
+    """Find the model. Refuses what is no JSON object, where it looks."""
+    if len(body) > 2 * _NEAR and body.isascii():
+        found = _at_the_end(body)
         if found is not None:
             return found
-    return _slowly(body)
+    return _read(body)
 
 
-def _check_text(body: bytes) -> None:
-    if not body.isascii():
-        try:
-            body.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise malformed(f"the body is not UTF-8: byte {error.start}") from error
-
-
-def _quickly(body: bytes) -> Peek | None:
-    """None where only reading all of it can tell."""
-    if not body.lstrip(b" \t\r\n").startswith(b"{") or not body.rstrip(b" \t\r\n").endswith(b"}"):
+def _at_the_end(body: bytes) -> Peek | None:
+    """The last field of that name, if it is near the end; None where only reading all of it can tell."""
+    start = len(body) - _NEAR
+    at = body.rfind(_TOKEN, start)
+    if at < 0 or body[at - 1] == 0x5C:
         return None
-    found: dict[str, re.Match[bytes] | None] = {}
-    for name, token in _TOKEN.items():
-        at = body.find(token)
-        if at < 0:
-            found[name] = None
-            continue
-        match = _FIELD[name].match(body, at)
-        if match is None or body.find(token, at + 1) >= 0 or not _outermost(body, at):
-            return None
-        found[name] = match
-    model = found["model"]
-    if model is None or model[1] is None:
+    match = _FIELD.match(body, at)
+    rest = body[at:]
+    # A name may be written in escapes, too: nobody does that in good faith.
+    if match is None or b"\\u00" in rest:
         return None
-    stream, limits = found["stream"], [each for each in (found["max_tokens"], found["max_completion_tokens"]) if each is not None]
-    if any(each[2] is None or each[2] in {b"true", b"false"} for each in limits):
+    bare = _TEXTS.sub(b"", rest)
+    closed, opened = bare.count(b"}") + bare.count(b"]"), bare.count(b"{") + bare.count(b"[")
+    if closed - opened != 1 or b'"' in bare or not bare.rstrip().endswith(b"}"):
         return None
-    most = max((int(each[2]) for each in limits if each[2] != b"null"), default=None)
-    return Peek(model[1].decode(), stream is not None and stream[2] == b"true", most, model.span(1), bool(limits))
+    return Peek(match[1].decode(), match.span(1))
 
 
-def _outermost(body: bytes, at: int) -> bool:
-    """Whether a token lies in the outermost object, judged by the shorter side of it."""
-    if body[at - 1 : at] == b"\\":
-        return False
-    if len(body) - at < _NEAR:
-        rest = _TEXTS.sub(b"", body[at:])
-        return _closed(rest) - _opened(rest) == 1
-    if at < _NEAR:
-        start = _TEXTS.sub(b"", body[:at])
-        return b'"' not in start and _opened(start) - _closed(start) == 1
-    return False
-
-
-def _opened(text: bytes) -> int:
-    return text.count(b"{") + text.count(b"[")
-
-
-def _closed(text: bytes) -> int:
-    return text.count(b"}") + text.count(b"]")
-
-
-def _slowly(body: bytes) -> Peek:
-    data = parse(body)
-    model, span = data.get("model"), None
-    limits = {name: data[name] for name in ("max_tokens", "max_completion_tokens") if name in data}
-    for name, limit in limits.items():
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
-            raise malformed(f"{name} must be a whole number", param=name)
-    if isinstance(model, str):
-        # Where the name stands plainly and once it can be changed in place.
-        match = _FIELD["model"].search(body)
-        if match is not None and body.count(_TOKEN["model"]) == 1 and match[1] == model.encode():
-            span = match.span(1)
-    most = max((limit for limit in limits.values() if limit is not None), default=None)
-    return Peek(model if isinstance(model, str) else None, data.get("stream") is True, most, span, bool(limits))
+def _read(body: bytes) -> Peek:
+    model = parse(body).get("model")
+    if not isinstance(model, str):
+        return Peek(None)
+    match = _FIELD.search(body)
+    plain = match is not None and match[1] == model.encode() and body.count(_TOKEN) == 1
+    return Peek(model, match.span(1) if match is not None and plain else None)
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -133,17 +82,21 @@ def renamed(body: bytes, found: Peek, name: str) -> bytes:
     """The body with another name for the model."""
     if found.model == name:
         return body
-    if found.model_span is not None:
-        start, end = found.model_span
+    if found.span is not None:
+        start, end = found.span
         return b"".join((body[:start], name.encode(), body[end:]))
     return orjson.dumps({**parse(body), "model": name})
 
 
-def capped(body: bytes, found: Peek, most: int) -> bytes:
-    """The body with a limit of tokens, where it has none."""
-    if found.limits_named:
-        # A second field of the same name could be read either way.
-        data = {name: value for name, value in parse(body).items() if name not in {"max_tokens", "max_completion_tokens"}}
-        return orjson.dumps({**data, "max_tokens": most})
-    start = body.find(b"{") + 1
-    return b'%b"max_tokens":%d,%b' % (body[:start], most, body[start:])
+def tokens_asked(data: dict[str, Any]) -> int | None:
+    """The most tokens that a request asks for, in either of the fields that say so."""
+    for name in _LIMITS:
+        limit = data.get(name)
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
+            raise malformed(f"{name} must be a whole number", param=name)
+    return max((data[name] for name in _LIMITS if data.get(name) is not None), default=None)
+
+
+def capped(data: dict[str, Any], most: int) -> bytes:
+    """A request that named no limit, with one. A second field of the same name could be read either way, so there is none."""
+    return orjson.dumps({**{name: value for name, value in data.items() if name not in _LIMITS}, "max_tokens": most})

@@ -59,6 +59,11 @@ def over_rate(what: str, wait: float) -> Refusal:
     return Refusal(429, "rate_limit_exceeded", f"the limit of {what} is reached: wait a little", retry_after=wait)
 
 
+def too_many_tokens(asked: int, most: int) -> Refusal:
+    """More tokens are asked for than the cap allows."""
+    return Refusal(400, "too_many_tokens", f"max_tokens is at most {most} here, asked for {asked}", param="max_tokens")
+
+
 def no_backend(model: str) -> Refusal:
     """No server of this model is well."""
     return Refusal(503, "no_backend", f"no server of the model {model!r} is well just now", retry_after=5)

@@ -13,9 +13,12 @@ from sliceworks.serving.gateway.echo.wheel import Wheel
 from sliceworks.serving.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sliceworks.serving.gateway.http.reply import Reply
 
 _DEFAULT_TOKENS = 16
+_LONG = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Settings:
     """How many tokens an answer has when the request does not say; as many as the prompt when 0."""
     records: int = 10_000
     """Requests that are remembered."""
+    stamps: bool = False
+    """Say when each token is sent, on the machine's own clock, in place of words."""
 
 
 @dataclass(slots=True)
@@ -80,8 +85,9 @@ class Engine:
 
     def words(self, prompt: str, most: int | None) -> list[str]:
         """The answer, token by token: the words of the prompt, over again where more are wanted."""
-        said = prompt.split() or ["…"]
-        wanted = most or self.settings.tokens or min(len(said), _DEFAULT_TOKENS)
+        wanted = most or self.settings.tokens or _DEFAULT_TOKENS
+        said = prompt.split(None, wanted)[:wanted] or ["…"]
+        wanted = wanted if most or self.settings.tokens else len(said)
         said = (said * (wanted // len(said) + 1))[:wanted]
         return [said[0], *(f" {word}" for word in said[1:])]
 
@@ -103,10 +109,13 @@ class Engine:
             self.under_way -= 1
         self.end(record, tokens)
 
-    async def say(self, record: Record, reply: Reply, pieces: list[bytes], last: bytes = b"") -> None:
-        """Write an answer piece by piece, each at its time; `last` follows the last one at once."""
+    async def say(
+        self, record: Record, reply: Reply, pieces: list[bytes], last: bytes = b"", stamp: Callable[[str], bytes] | None = None
+    ) -> None:
+        """Write an answer piece by piece, each at its time; `last` follows at once. `stamp` makes a piece of a word."""
         self.under_way += 1
         speech = _Speech(self, record, reply, pieces)
+        speech.stamp = stamp if self.settings.stamps else None
         try:
             await speech.done
         finally:
@@ -129,19 +138,20 @@ class Engine:
 class _Speech:
     """An answer that is being given. Times follow from the one before, not from when that was really written."""
 
-    __slots__ = ("_at", "_due", "_engine", "_pieces", "_record", "_reply", "done", "stopped")
+    __slots__ = ("_at", "_due", "_engine", "_pieces", "_record", "_reply", "done", "stamp", "stopped")
 
     def __init__(self, engine: Engine, record: Record, reply: Reply, pieces: list[bytes]) -> None:
         self._engine, self._record, self._reply, self._pieces = engine, record, reply, pieces
         self._at = 0
         self.stopped = False
+        self.stamp: Callable[[str], bytes] | None = None
         loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = loop.create_future()
         self._due = record.arrived + engine.pace(engine.settings.ttft)
         if self._due > loop.time():
             engine.wheel.at(self._due, self._next)
         else:
-            self._next()
+            loop.call_soon(self._next)
 
     def _next(self) -> None:
         engine = self._engine
@@ -150,7 +160,8 @@ class _Speech:
                 if not self.done.done():
                     self.done.set_result(None)
                 return
-            self._reply.write(self._pieces[self._at])
+            piece = self._pieces[self._at] if self.stamp is None else self.stamp(f"{clock.effort():.6f}")
+            self._reply.write(piece)
             self._at += 1
             if engine.settings.records:
                 self._record.sent.append(asyncio.get_running_loop().time())
@@ -161,5 +172,5 @@ class _Speech:
 
 
 def count(text: str) -> int:
-    """Tokens of a text: its words."""
-    return len(text.split())
+    """Tokens of a text: about its words. Long texts are not taken apart for that."""
+    return len(text.split()) if len(text) < _LONG else text.count(" ") + 1

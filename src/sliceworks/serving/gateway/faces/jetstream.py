@@ -7,8 +7,9 @@ from urllib.parse import parse_qs
 
 from sliceworks.serving.gateway import shapes
 from sliceworks.serving.gateway.calls import Call
+from sliceworks.serving.gateway.faces.openai import limited
 from sliceworks.serving.gateway.peek import peek
-from sliceworks.serving.gateway.refusals import Refusal, malformed
+from sliceworks.serving.gateway.refusals import malformed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.http.messages import Request
     from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
+    from sliceworks.serving.gateway.refusals import Refusal
 
 KINDS = frozenset({"jetstream", "echo"})
 
@@ -42,11 +44,11 @@ class JetStream:
 
     async def answer(self, request: Request, reply: Reply, caller: Caller) -> None:
         """Pass it on."""
-        found = peek(request.body)
-        served = self._model(request, caller, found.model)
-        if served.max_tokens is not None and (found.max_tokens or 0) > served.max_tokens:
-            raise Refusal(400, "too_many_tokens", f"max_tokens is at most {served.max_tokens} here", param="max_tokens")
-        await self._application.carry(JetStreamCall(request, reply, caller, served, "generate", request.path, request.body))
+        body = request.body
+        served = self._model(request, caller, peek(body).model)
+        if served.max_tokens is not None:
+            body = limited(body, served.max_tokens)
+        await self._application.carry(JetStreamCall(request, reply, caller, served, "generate", request.path, body))
 
     def _model(self, request: Request, caller: Caller, named: str | None) -> Served:
         name = named or request.headers.get("x-sliceworks-model") or parse_qs(request.query).get("model", [""])[0]

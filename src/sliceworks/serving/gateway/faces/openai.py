@@ -10,14 +10,13 @@ import orjson
 from sliceworks.serving.gateway.calls import Call
 from sliceworks.serving.gateway.converse import converse
 from sliceworks.serving.gateway.http.messages import JSON
-from sliceworks.serving.gateway.peek import Peek, capped, peek, renamed
-from sliceworks.serving.gateway.refusals import Refusal, unknown_model
+from sliceworks.serving.gateway.peek import Peek, capped, parse, peek, renamed, tokens_asked
+from sliceworks.serving.gateway.refusals import too_many_tokens, unknown_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sliceworks.serving.gateway.app import Application
-    from sliceworks.serving.gateway.calls import Served
     from sliceworks.serving.gateway.http.messages import Request
     from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
@@ -62,10 +61,11 @@ class OpenAi:
         if served.model.kind not in KINDS:
             await converse(self._application, request, reply, caller, served)
             return
-        body = limited(request.body, found, served) if request.path != "/v1/embeddings" else request.body
+        body = request.body
+        if served.max_tokens is not None and request.path != "/v1/embeddings":
+            body = limited(body, served.max_tokens)
+            found = peek(body) if body is not request.body else found
         call = OpenAiCall(request, reply, caller, served, OPERATIONS[request.path], request.path, body, found=found)
-        if body is not request.body:
-            call.found = peek(body)
         await self._application.carry(call)
 
     def _models(self, request: Request, reply: Reply, caller: Caller) -> None:
@@ -81,15 +81,12 @@ def _card(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": _MADE, "owned_by": "sliceworks"}
 
 
-def limited(body: bytes, found: Peek, served: Served) -> bytes:
-    """The body within the model's cap of tokens."""
-    most = served.max_tokens
-    if most is None:
-        return body
-    if found.max_tokens is None:
-        return capped(body, found, most)
-    if found.max_tokens > most:
-        raise Refusal(
-            400, "too_many_tokens", f"max_tokens is at most {most} here, asked for {found.max_tokens}", param="max_tokens"
-        )
+def limited(body: bytes, most: int) -> bytes:
+    """The body within a cap of tokens; raises the Refusal of one that asks for more."""
+    data = parse(body)
+    asked = tokens_asked(data)
+    if asked is None:
+        return capped(data, most)
+    if asked > most:
+        raise too_many_tokens(asked, most)
     return body

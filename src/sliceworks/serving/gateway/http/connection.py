@@ -24,11 +24,13 @@ _HEADER_BYTES = 32
 """What a header counts beside its name and value: many empty ones cost as well."""
 _READ_BYTES = 256 * 1024
 """The most that is read at once, and may belong to an earlier request."""
+_LARGE = 64 * 1024
+"""Bodies beyond this are received where they are kept: they are copied nowhere and the parser does not see them."""
 _SWALLOWED = 64 * 1024
 """Bodies up to this are read to their end although the request was refused, so that the line can be used again."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Parses, queues and answers. `deadline` is when its time is up; one that the client drops cancels the request under way."""
 
     def __init__(self, server: Server) -> None:
@@ -51,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
         self._head_size = self._body_size = self._raw_size = 0
+        self._large: bytearray | None = None
         self._began = 0.0
         self._who: object = None
         self._refused: Refusal | None = None
@@ -85,13 +88,22 @@ class Connection(asyncio.Protocol):
         if self._reply is not None and self._reply.on_room is not None:
             self._reply.on_room()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large is not None and not self._deaf:
+            return memoryview(self._large)[self._body_size :]
+        # One for all: what it holds is used up before anybody else reads.
+        return self._server.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._closing or self._deaf:
             self._last_data = self._loop.time()
             return
+        if self._large is not None:
+            self._more_of_large(nbytes)
+            return
         try:
-            self._parser.feed_data(data)
-            self._count_raw(len(data))
+            self._parser.feed_data(self._server.buffer[:nbytes])
+            self._count_raw(nbytes)
         except httptools.HttpParserUpgrade:
             self._deaf = True
         except httptools.HttpParserCallbackError as error:
@@ -159,23 +171,42 @@ class Connection(asyncio.Protocol):
         self._body_size += len(body)
         if self._body_size > self._limits.body:
             raise too_large(self._limits.body)
-        if self._refused is None:
+        length = int(self._headers.get("content-length") or 0)
+        if self._refused is None and length - len(body) > _LARGE and not self._body:
+            self._large = bytearray(length)
+            self._large[: len(body)] = body
+        elif self._refused is None:
             self._body.append(body)
+        self._give_time()
+
+    def _give_time(self) -> None:
+        """Each piece of a body gives more time, up to an end."""
         if self._task is None:
-            # Each piece gives more time, up to an end.
             now = self._loop.time()
             self.deadline = min(now + self._limits.request, self._began + self._limits.upload)
 
+    def _more_of_large(self, size: int) -> None:
+        assert self._large is not None
+        self._body_size += size
+        self._give_time()
+        if self._body_size == len(self._large):
+            self._complete(self._large)
+            # The parser still waits for what it was not shown.
+            self._parser = httptools.HttpRequestParser(self)
+
     def on_message_complete(self) -> None:
-        parser = self._parser
         body = self._body
-        whole = body[0] if len(body) == 1 else b"".join(body)
-        request = Request(parser.get_method().decode("latin-1"), self._path, self._query, self._headers, whole)
+        self._complete(body[0] if len(body) == 1 else b"".join(body))
+
+    def _complete(self, body: bytes | bytearray) -> None:
+        parser = self._parser
+        request = Request(parser.get_method().decode("latin-1"), self._path, self._query, self._headers, cast("bytes", body))
         request.arrived, request.who = clock.effort(), self._who
         keep = parser.should_keep_alive() and not parser.should_upgrade()
         self._queue(self._refused or request, keep, parser.get_http_version() != "1.0")
         self._receiving = self._in_body = False
         self._body = []
+        self._large = None
         self._raw_size = 0
 
     # Answering.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.refusals import Refusal
 
 _MOST_FILES = 65_536
+_READ = 256 * 1024
 
 
 class Application(Protocol):
@@ -66,6 +67,7 @@ class Server:
         self.limits = limits or Limits()
         self.connections: set[Connection] = set()
         self.finishing = False
+        self.buffer = memoryview(bytearray(_READ))
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
 

@@ -1,0 +1,200 @@
+"""Our gateway beside nginx and LiteLLM's proxy, in front of the same echo model, one after the other, each on the same core.
+
+    python bench/gateway.py [--quick] [--ours-only] [--json-only]
+
+Progress goes to stderr. The last line on stdout is JSON: `{"unary_litellm": {"ratio": 9.1, "goal": 5.0}, …}`. Where a goal is a
+bound, such as a millisecond, the ratio says how many times below it we are. LiteLLM is installed into the cache once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import orjson
+from bench.measure import gateways
+from bench.measure.http_load import Load, Streams, at, request
+from bench.measure.results import Measure, as_json, report
+
+from sliceworks.base import clock, progress
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    repeats: int = 3
+    seconds: float = 5.0
+    connections: int = 64
+    streams: int = 1000
+    stream_seconds: float = 10.0
+    requests: int = 100_000
+
+
+QUICK = Sizes(repeats=1, seconds=2.0, stream_seconds=3.0, requests=20_000)
+TINY = Sizes(repeats=1, seconds=0.3, connections=4, streams=10, stream_seconds=0.5, requests=400)
+_PATH = "/v1/chat/completions"
+
+
+def _body(size: int, **more: object) -> bytes:
+    text = "word " * (size // 5)
+    messages = [{"role": "user", "content": text}]
+    return orjson.dumps({"messages": messages, "model": gateways.MODEL, "max_tokens": 16, **more})
+
+
+def measures() -> dict[str, Measure]:
+    """What is compared, with the goals."""
+    listed = (
+        Measure("unary_litellm", "requests/s", 5),
+        Measure("unary_nginx", "requests/s", 0.25),
+        Measure("added_p50", "ms at half load", 1, less_is_better=True, real=[1.0]),
+        Measure("added_p99", "ms at half load", 1, less_is_better=True, real=[5.0]),
+        Measure("stream_p99", "ms added to a token", 1, less_is_better=True, real=[2.0]),
+        Measure("stream_apart", "share of tokens sent apart", 1, real=[1.0]),
+        Measure("long_prompt", "cost of 200 KB to 1 KB", 1, less_is_better=True, real=[2.0]),
+        Measure("memory", "memory after to before", 1, less_is_better=True, real=[1.1]),
+    )
+    return {measure.name: measure for measure in listed}
+
+
+class Bench:
+    """One run."""
+
+    def __init__(self, sizes: Sizes, folder: Path, *, ours_only: bool = False) -> None:
+        self.sizes, self.folder, self.ours_only = sizes, folder, ours_only
+        self.found = measures()
+
+    def run(self) -> list[Measure]:
+        """Measure each on its own, then ours in more ways."""
+        os.sched_setaffinity(0, {gateways.THEIRS})
+        model = gateways.echo(self.folder)
+        try:
+            for _ in range(self.sizes.repeats):
+                self._unary(model)
+            self._half_load(model)
+            self._long_prompt(model)
+            self._memory(model)
+        finally:
+            model.stop()
+        self._streams()
+        return list(self.found.values())
+
+    def _unary(self, model: gateways.Running) -> None:
+        rates: dict[str, float] = {"direct": self._rate(model.port)}
+        makers = [gateways.ours] if self.ours_only else [gateways.ours, gateways.nginx, gateways.litellm]
+        for make in makers:
+            server = make(self.folder, model)
+            if server is None:
+                continue
+            try:
+                rates[server.name] = self._rate(server.port)
+            finally:
+                server.stop()
+        progress.say("unary     " + "  ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()))
+        for peer in ("litellm", "nginx"):
+            if peer in rates:
+                self.found[f"unary_{peer}"].real.append(rates[peer])
+                self.found[f"unary_{peer}"].twin.append(rates["ours"])
+        self._last_rate = rates["ours"]
+
+    def _rate(self, port: int) -> float:
+        load = Load(port, request(_PATH, _body(1000)))
+        rate = clock.run(load.full(self.sizes.connections, self.sizes.seconds))
+        assert not load.failed, f"{load.failed} requests failed"
+        return rate
+
+    def _half_load(self, model: gateways.Running) -> None:
+        """Latency from when requests were meant to be sent, with the gateway and without it."""
+        times = {}
+        server = gateways.ours(self.folder, model)
+        try:
+            for name, port in (("direct", model.port), ("ours", server.port)):
+                load = Load(port, request(_PATH, _body(1000)))
+                clock.run(load.paced(self._last_rate / 2, self.sizes.seconds))
+                times[name] = [at(load.times, share) * 1000 for share in (0.5, 0.99)]
+        finally:
+            server.stop()
+        self._say("half load", times)
+        for place, name in enumerate(("added_p50", "added_p99")):
+            self.found[name].twin.append(max(0.01, times["ours"][place] - times["direct"][place]))
+
+    def _say(self, what: str, times: dict[str, list[float]]) -> None:
+        shown = "  ".join(f"{name} p50 {middle:.2f} p99 {last:.2f} ms" for name, (middle, last) in times.items())
+        progress.say(f"{what:9} {shown}")
+
+    def _long_prompt(self, model: gateways.Running) -> None:
+        """Processor time of the gateway for one request, long and short."""
+        server = gateways.ours(self.folder, model)
+        costs = []
+        try:
+            for size in (1000, 200_000):
+                load = Load(server.port, request(_PATH, _body(size)))
+                before = server.cpu_seconds()
+                clock.run(load.full(8, self.sizes.seconds))
+                costs.append((server.cpu_seconds() - before) / max(1, len(load.times)))
+        finally:
+            server.stop()
+        progress.say(f"a request costs {costs[0] * 1e6:.0f} µs of the gateway's core, one of 200 KB {costs[1] * 1e6:.0f} µs")
+        self.found["long_prompt"].twin.append(costs[1] / max(costs[0], 1e-9))
+
+    def _memory(self, model: gateways.Running) -> None:
+        server = gateways.ours(self.folder, model)
+        try:
+            held = []
+            for share in (0.1, 0.9):
+                load = Load(server.port, request(_PATH, _body(1000)))
+                clock.run(load.full(self.sizes.connections, share * self.sizes.requests / self._last_rate))
+                held.append(server.resident_bytes())
+        finally:
+            server.stop()
+        progress.say(
+            f"memory    {held[0] / 1e6:.1f} MB after a tenth of {self.sizes.requests:,} requests, {held[1] / 1e6:.1f} MB after all"
+        )
+        self.found["memory"].twin.append(held[1] / held[0])
+
+    def _streams(self) -> None:
+        """Tokens say when they left the model: how late each is here, with the gateway and without it."""
+        model = gateways.echo(self.folder, "--token-time", "20ms", "--stamps", "--tokens", "100000")
+        server = gateways.ours(self.folder, model)
+        sent = request(_PATH, orjson.dumps({**orjson.loads(_body(100, stream=True)), "max_tokens": 100_000}))
+        late = {}
+        try:
+            for name, port in (("direct", model.port), ("ours", server.port)):
+                streams = Streams(port, sent)
+                clock.run(streams.listen(self.sizes.streams, self.sizes.stream_seconds))
+                late[name] = [at(streams.late, share) * 1000 for share in (0.5, 0.99)]
+                rate = len(streams.late) / self.sizes.stream_seconds
+                progress.say(f"streams   {name} {rate:,.0f} tokens/s, {streams.joined} joined")
+        finally:
+            server.stop()
+            model.stop()
+        self._say("streams", late)
+        self.found["stream_p99"].twin.append(max(0.01, late["ours"][1] - late["direct"][1]))
+        self.found["stream_apart"].twin.append(1 - streams.joined / max(1, len(streams.late)))
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="less than a minute")
+    parser.add_argument("--tiny", action="store_true", help="to see that it runs; the figures mean nothing")
+    parser.add_argument("--ours-only", action="store_true", help="leave the others out")
+    parser.add_argument("--json-only", action="store_true", help="print nothing but the last line")
+    arguments = parser.parse_args()
+    progress.set_quiet(arguments.json_only)
+    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
+    with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
+        found = Bench(sizes, Path(folder), ours_only=arguments.ours_only).run()
+    if not arguments.json_only:
+        print(report(found, ("peer or bound", "ours")), end="")
+    print(as_json(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Load on an HTTP server by hand-made clients, which are quicker than it: as fast as it goes, at a pace, and in streams."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import deque
+from typing import cast
+
+_LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
+_STAMP = re.compile(rb'"content":"([0-9]+\.[0-9]+)"')
+
+
+def request(path: str, body: bytes) -> bytes:
+    """A POST as bytes."""
+    head = f"POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\nauthorization: Bearer sk-bench\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+class Line(asyncio.Protocol):
+    """One connection that sends the same request again and again; `then` is called with how long the answer took."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._seen = b""
+        self._began = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._load.over:
+            self._load.failed += 1
+
+    def ask(self, meant: float) -> None:
+        """Send; the time counts from when it was meant to be sent."""
+        self._began = meant
+        self._transport.write(self._load.sent)
+
+    def data_received(self, data: bytes) -> None:
+        self._seen += data
+        end = self._seen.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        length = _LENGTH.search(self._seen, 0, end)
+        if length is None or len(self._seen) < end + 4 + int(length[1]):
+            return
+        good, self._seen = self._seen.startswith(b"HTTP/1.1 200"), b""
+        self._load.answered(self, time.perf_counter() - self._began, good)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._transport.close()
+
+
+class Load:
+    """Requests to one server for a while."""
+
+    def __init__(self, port: int, sent: bytes) -> None:
+        self.port, self.sent = port, sent
+        self.times: list[float] = []
+        self.failed = 0
+        self.over = False
+        self._idle: deque[Line] = deque()
+        self._pace = False
+
+    async def _open(self, count: int) -> list[Line]:
+        loop = asyncio.get_running_loop()
+        return [(await loop.create_connection(lambda: Line(self), "127.0.0.1", self.port))[1] for _ in range(count)]
+
+    def answered(self, line: Line, seconds: float, good: bool) -> None:
+        """One came back."""
+        if good:
+            self.times.append(seconds)
+        else:
+            self.failed += 1
+        if self._pace:
+            self._idle.append(line)
+        elif not self.over:
+            line.ask(time.perf_counter())
+
+    async def full(self, connections: int, seconds: float) -> float:
+        """As many as go on so many connections; requests a second, the first moments left out."""
+        lines = await self._open(connections)
+        for line in lines:
+            line.ask(time.perf_counter())
+        await asyncio.sleep(min(0.5, seconds / 4))
+        self.times.clear()
+        began = time.perf_counter()
+        await asyncio.sleep(seconds)
+        rate = len(self.times) / (time.perf_counter() - began)
+        self._end(lines)
+        return rate
+
+    async def paced(self, rate: float, seconds: float, connections: int = 64) -> None:
+        """So many a second, each at its own time whatever became of the one before."""
+        self._pace = True
+        lines = await self._open(connections)
+        self._idle.extend(lines)
+        began = time.perf_counter()
+        count = int(rate * seconds)
+        for number in range(count):
+            meant = began + number / rate
+            wait = meant - time.perf_counter()
+            if wait > 0.0005:
+                await asyncio.sleep(wait)
+            while not self._idle:
+                await asyncio.sleep(0.0005)
+            self._idle.popleft().ask(meant)
+        await asyncio.sleep(0.2)
+        self._end(lines)
+
+    def _end(self, lines: list[Line]) -> None:
+        self.over = True
+        for line in lines:
+            line.close()
+
+
+class Listener(asyncio.Protocol):
+    """One stream: notes how late each token comes, and whether any came in the same piece as another."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(self._streams.sent)
+
+    def data_received(self, data: bytes) -> None:
+        now = time.perf_counter()
+        streams = self._streams
+        if streams.noting:
+            for stamp in _STAMP.findall(data):
+                streams.late.append(now - float(stamp))
+            streams.joined += data.count(b"}\n\ndata: {")
+        if b"[DONE]" in data:
+            streams.ended += 1
+
+    def close(self) -> None:
+        """Hang up."""
+        self._transport.abort()
+
+
+class Streams:
+    """Many streams at once."""
+
+    def __init__(self, port: int, sent: bytes) -> None:
+        self.port, self.sent = port, sent
+        self.late: list[float] = []
+        self.joined = self.ended = 0
+        self.noting = False
+
+    async def listen(self, count: int, seconds: float) -> None:
+        """Open so many, spread over a second, wait until all talk, then note what comes for a while."""
+        loop = asyncio.get_running_loop()
+        lines: list[Listener] = []
+        for number in range(count):
+            lines.append((await loop.create_connection(lambda: Listener(self), "127.0.0.1", self.port))[1])
+            if number % 10 == 9:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(1.0)
+        self.noting = True
+        await asyncio.sleep(seconds)
+        self.noting = False
+        for line in lines:
+            line.close()
+
+
+def at(values: list[float], share: float) -> float:
+    """The value below which this share of them lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
