@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Object = dict[str, Any]
-Begun = "Callable[[Step], Callable[[str], None]]"
+_QUEUES = "queues"
 STAGE = "2-cluster"
 """The stage that makes the cluster."""
 
@@ -51,6 +51,19 @@ class Inside:
                 return await Applier(client, self._name, self.patience).apply(steps, inventory, begun)
 
         return self._run(main)
+
+    def requeue(self, outputs: Mapping[str, Any]) -> None:
+        """Have queues know how much there is to share; nothing where none were made yet."""
+        from sliceworks.infra.cluster.applying import Applier
+
+        async def main() -> None:
+            async with self._entered(outputs) as (client, inventory):
+                if any(each.step == _QUEUES for each in inventory.entries.values()):
+                    steps = [each for each in await self._steps(client, inventory, outputs) if each.name == _QUEUES]
+                    await Applier(client, self._name, self.patience).apply_only(steps, inventory, lambda _step: lambda _said: None)
+
+        if outputs.get("cluster"):
+            self._run(main)
 
     def compare(self, outputs: Mapping[str, Any]) -> list[Outcome]:
         """What applying would do, asked of the cluster; where there is none yet, what it would be."""

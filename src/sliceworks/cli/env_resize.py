@@ -35,15 +35,16 @@ _STAGE = "2-cluster"
 def resize(*, pool: str, count: int, file: Path, skipped: tuple[str, ...], twin: bool, yes: bool, output: str) -> int:
     """Have COUNT slices in a TPU pool from now on: none for the night, all of them again in the morning.
 
-    The document is changed in place, and its comments stay. Only the stage of the cluster is applied; when more than this pool
-    would change, nothing is done.
+    The document is changed in place, and its comments stay. Only the stage of the cluster is applied, and the queues learn how much
+    there is to share; when more than this pool would change, nothing is done.
     """
     from sliceworks.infra import edits
 
     _refuse_unknown(pool, read_environment(file))
     before = file.read_text(encoding="utf-8")
     text = edits.set_number(before, str(file), ("spec", "pools", "tpu", pool, "count"), count)
-    site = inside_of(sound(file, skipped, text=text), file, twin=twin).site
+    inside = inside_of(sound(file, skipped, text=text), file, twin=twin)
+    site = inside.site
     with progress.working(f"Planning {pool}"):
         stage, changes = site.plan_alone(_STAGE)
     changes = sorted((each for each in changes if each.action not in ("noop", "read")), key=lambda change: change.address)
@@ -56,6 +57,8 @@ def resize(*, pool: str, count: int, file: Path, skipped: tuple[str, ...], twin:
     if changes:
         with progress.working(f"Applying {stage.name}") as step:
             site.apply_alone(_STAGE, step)
+            step("the queues")
+            inside.requeue(site.made(_STAGE))
     return 0
 
 

@@ -83,7 +83,7 @@ def test_two_parts_that_contradict_each_other_are_refused() -> None:
 
 def test_ready_within_is_kueues_setting_and_starts_it_anew() -> None:
     plain = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"}}
-    plain["data"] = {"controller_manager_config.yaml": "kind: Configuration\nwebhook: {port: 9443}\n"}  # type: ignore[assignment]
+    plain["data"] = {"controller_manager_config.yaml": "kind: Configuration\nwebhook: {port: 9443}\n"}
     pods = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"annotations": {"theirs": "x"}}, "spec": {}}}
     manager = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "m", "namespace": "kueue-system"}, "spec": pods}
     marks = []

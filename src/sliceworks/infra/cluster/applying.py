@@ -38,12 +38,19 @@ class Applier:
     ) -> list[Outcome]:
         """Make the cluster as the steps say, and take away what they no longer ask for."""
         wanted = list(steps)
-        outcomes: list[Outcome] = []
-        await inventory.begin(self.client)
-        for step in wanted:
-            outcomes += await self._step(step, inventory, begun(step))
+        outcomes = await self.apply_only(wanted, inventory, begun)
         kept = {who for step in wanted for who in step.keeps}
         outcomes += await pruning.prune(self.client, inventory, kept | {identity(obj) for step in wanted for obj in step.objects})
+        return outcomes
+
+    async def apply_only(
+        self, steps: Iterable[Step], inventory: Inventory, begun: Callable[[Step], Callable[[str], None]]
+    ) -> list[Outcome]:
+        """Make some steps so, and leave everything else as it is."""
+        outcomes: list[Outcome] = []
+        await inventory.begin(self.client)
+        for step in steps:
+            outcomes += await self._step(step, inventory, begun(step))
         return outcomes
 
     async def _step(self, step: Step, inventory: Inventory, report: Callable[[str], None]) -> list[Outcome]:
