@@ -11,6 +11,7 @@ from tests.support.train_shell import TEAM, Shell, send, with_machines
 from sliceworks.base import clock
 from sliceworks.cli import train_cluster
 from sliceworks.cli.train_rows import Filter, Table
+from sliceworks.cli.train_watch import Appender
 from sliceworks.kube.well_known import JOB, POD
 from sliceworks.training.states import state
 
@@ -195,3 +196,19 @@ def test_chips_in_use_are_shown_as_bars(train: Shell) -> None:
 def _pod_template(jobset: Object) -> Object:
     template: Object = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
     return template
+
+
+def test_elsewhere_each_change_is_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    def job(name: str, **status: Any) -> Object:
+        metadata = {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        return {"metadata": metadata, "spec": {"replicatedJobs": [{"name": "slice"}]}, "status": status}
+
+    shown = Appender(Table(Filter()))
+    shown.draw([job("a"), job("b")])
+    shown.draw([job("a"), job("b", restarts=1)])
+    shown.draw([job("a")])
+    shown.draw([job("a"), job("b", restarts=1)])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [(line[0], line[6]) for line in lines] == [("NAME", "RESTARTS"), ("a", "0"), ("b", "0"), ("b", "1"), ("b", "1")]
+    Appender(Table(Filter(), "json")).draw([job("a"), job("b")])
+    assert [orjson.loads(line)["metadata"]["name"] for line in capsys.readouterr().out.splitlines()] == ["a", "b"]

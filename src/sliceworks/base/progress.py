@@ -31,6 +31,11 @@ def is_quiet() -> bool:
     return _quiet
 
 
+def silent() -> bool:
+    """Whether nobody is to be told anything: what is only told need not be found out."""
+    return _quiet
+
+
 def say(text: str) -> None:
     """One line for a person."""
     if not _quiet:
