@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from environment_fields import environment
+from load_fields import load_test
 from serving_fields import serving
 from sliceworks import catalog
 from sliceworks.catalog import data, gpus, prices, topologies, tpus, zones
@@ -150,6 +151,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "accelerators.md": accelerators,
     REFERENCE / "environment.md": environment,
     REFERENCE / "why.md": causes,
+    REFERENCE / "load-test.md": load_test,
     REFERENCE / "model-service.md": serving,
     REFERENCE / "training-job.md": training,
 }

@@ -43,14 +43,6 @@ def read(file: Path, *, url: str = "", workers: int | None = None) -> Test:
     spec = document.spec
     if workers is not None:
         spec = spec.model_copy(update={"workers": spec.workers.model_copy(update={"count": workers})})
-    if not (url or spec.target.url):
-        raise InvalidDocument(
-            "the target is a service of a cluster", place=found[0].place("spec", "target"), hint="say where it answers, with --url"
-        )
-    if spec.workers.cluster:
-        raise InvalidDocument(
-            "workers as pods of a cluster are not there yet", place=found[0].place("spec", "workers"), hint="leave cluster out"
-        )
     return Test(document.metadata.name, spec, file.resolve().parent, url)
 
 

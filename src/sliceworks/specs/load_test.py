@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sliceworks.specs.gateway import Secret
-from sliceworks.specs.model import Metadata, Name, Seconds, Spec
+from sliceworks.specs.model import Metadata, Seconds, Spec
 from sliceworks.specs.objectives import parse
 
 Positive = Annotated[int, Field(ge=1)]
@@ -42,22 +42,17 @@ Weight = Annotated[Share, BeforeValidator(_rate)]
 
 
 class Target(Spec):
-    """Who is asked: an address, or a ModelService of the cluster."""
+    """Who is asked."""
 
-    url: str = ""
-    service: Name | None = None
-    namespace: Name | None = None
+    url: str
     key: Secret | None = Field(default=None, description="Where the key is kept that is sent as a bearer token.")
     authority: str = Field(default="", description="A file of certificates to trust for https.")
 
     @model_validator(mode="after")
-    def _one_target(self) -> Self:
-        if bool(self.url) == bool(self.service):
-            raise ValueError("give url or service, one of them")
-        if self.url:
-            parts = urlsplit(self.url)
-            if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-                raise ValueError(f"a url is such as http://127.0.0.1:8080, found {self.url!r}")
+    def _address(self) -> Self:
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"a url is such as http://127.0.0.1:8080, found {self.url!r}")
         return self
 
 
@@ -98,9 +93,7 @@ class Synthetic(Spec):
 class Prompts(Spec):
     """What is sent: lines of a file, made-up texts, or a trace with the moments at which its requests came."""
 
-    file: str = Field(
-        default="", description="JSON lines, here or as gs://bucket/object: a text, or an object with a prompt or messages."
-    )
+    file: str = Field(default="", description="JSON lines: a text, or an object with a prompt or messages.")
     field: str = Field(default="prompt", description="The field of the text.")
     order: Literal["as-written", "shuffled"] = "as-written"
     synthetic: Synthetic | None = None
@@ -200,32 +193,15 @@ class Delivery(Spec):
 
 
 class Workers(Spec):
-    """Who sends: processes of this machine, or pods of a cluster."""
+    """Who sends: processes of this machine."""
 
     count: Positive = 1
-    cluster: bool = False
-    image: str = Field(default="", description="Of the load worker, with cluster.")
-    namespace: Name | None = None
-
-
-class Publish(Spec):
-    """Records of all requests through Pub/Sub into BigQuery, as an environment's loadMetrics made them."""
-
-    project: str
-    topic: str
-    dataset: str = ""
-    table: str = "requests"
 
 
 class Results(Spec):
-    """Where results go: a folder of this machine always, and further."""
+    """Where results go."""
 
     folder: str = "load-tests"
-    publish: Publish | None = None
-    tokenizer: str = Field(
-        default="", description="A tokenizer.json that counts tokens after the run; what the server reports when left out."
-    )
-    keep_texts: bool = Field(default=False, description="Keep the answers too.")
 
 
 class LoadTestSpec(Spec):
