@@ -41,11 +41,14 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 # Tests of running programs mostly wait for them: twice as many at a time as there are cores keep those busy.
 WORKERS = $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))
 
+# Go's programs collect garbage this much later: they take a fifth less time, and more memory.
+GOGC ?= 400
+
 test: $(READY) ## Run all tests that need nothing but Python
 	@$(BIN)/pytest -q -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 test-real: $(READY) ## Run the contract on real programs too: control plane, scheduler, JobSet, Kueue, kro (needs Go; builds are cached)
-	@SLICEWORKS_REAL=1 $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
+	@SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 test-lives: $(READY) ## Live 500 random lives of the slices controller: faults of the cloud, kills, JobSets that come and go
 	@SLICEWORKS_SEEDS=500 $(BIN)/pytest -q -n auto --dist load tests/controllers/slices/test_random_lives.py $(PYTEST_ARGS)

@@ -4,20 +4,38 @@ skip where the real programs were asked for."""
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+from tests.support.spreading import Spread, by_length
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytest.register_assert_rewrite("tests.support.goldens", "tests.support.http", "tests.support.watching")
 hypothesis.settings.register_profile("sliceworks", deadline=None)
 hypothesis.settings.load_profile("sliceworks")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of the real programs alone reads only files that have such cases: the contract's, and those that say so."""
+    if config.getoption("markexpr") != "real" or collection_path.suffix != ".py" or "contract" in collection_path.parts:
+        return None
+    return b"mark.real" not in collection_path.read_bytes() or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with long tests come first."""
-    long = {item.path for item in items if item.get_closest_marker("long")}
-    items.sort(key=lambda item: item.path not in long)
+    by_length(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Files go to workers as `tests.support.spreading` says."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    return Spread(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

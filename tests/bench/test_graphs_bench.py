@@ -12,6 +12,7 @@ from bench.graphs import measures
 from bench.measure.engines import Calls, Engine
 from tests.support.clusters import real_wanted
 
+pytestmark = pytest.mark.long(40)
 ROOT = Path(__file__).parents[2]
 
 

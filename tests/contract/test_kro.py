@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 pytestmark = [
+    pytest.mark.long(40),
     pytest.mark.real,
     pytest.mark.skipif(not real_wanted(), reason="needs kro built from its Go module: SLICEWORKS_REAL=1"),
 ]

@@ -22,6 +22,8 @@ from tests.real.programs import PROGRAMS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+APART = True
+pytestmark = pytest.mark.long(100)
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 KUBECTL = build(PROGRAMS["kubectl"]) if os.environ.get("SLICEWORKS_REAL") == "1" else None

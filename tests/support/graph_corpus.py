@@ -194,7 +194,7 @@ class Player:
     async def _children(self, case: Case) -> list[Object]:
         found: list[Object] = []
         selector = f"?labelSelector=kro.run%2Finstance-kind%3D{case.kind}"
-        for path in self._collections:
+        for path in filter(_mentions(case), self._collections):
             _, answer = await self._ask("GET", f"{path}{selector}")
             found += [{"kind": path.rpartition("/")[2], **_shown(item)} for item in answer.get("items") or ()]
         return sorted(found, key=lambda item: (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]))
@@ -220,6 +220,13 @@ class Player:
         return seen
 
 
+def _mentions(case: Case) -> Callable[[str], bool]:
+    """Whether a definition makes objects of a collection: to look at all others too would take most of the time."""
+    kinds = {str((resource.get("template") or {}).get("kind") or "").lower() for resource in case.definition["spec"]["resources"]}
+    plurals = {form for kind in kinds for form in (f"{kind}s", f"{kind}es", f"{kind[:-1]}ies", kind)}
+    return lambda path: path.rpartition("/")[2] in plurals
+
+
 def _current(instance: Object) -> bool:
     """Whether the status is about the newest specification, as far as it tells."""
     seen = [item.get("observedGeneration", 0) for item in (instance.get("status") or {}).get("conditions") or ()]
@@ -242,7 +249,7 @@ def _shown(obj: Object, *, owners: bool = True) -> Object:
     if owners:
         metadata["owners"] = sorted(managers)
     rest = {key: value for key, value in obj.items() if key not in ("metadata", "apiVersion", "kind")}
-    if "conditions" in (rest.get("status") or {}):
+    if (rest.get("status") or {}).get("conditions"):
         kept = [
             {key: value for key, value in item.items() if key not in ("lastTransitionTime", "observedGeneration", "message")}
             for item in rest["status"]["conditions"]

@@ -55,6 +55,11 @@ class TwinGates:
         self._api.apply("/api/v1/namespaces/jobset-system/configmaps/jobset-manager-config", body, force=True).ok()
 
 
+_installed: dict[str, Gates] = {}
+
+
 def install(cluster: Cluster) -> Gates:
-    """JobSet in this cluster."""
-    return RealGates(cluster) if isinstance(cluster, RealCluster) else TwinGates(cluster.api)
+    """JobSet in this cluster; it is installed once."""
+    if cluster.token not in _installed:
+        _installed[cluster.token] = RealGates(cluster) if isinstance(cluster, RealCluster) else TwinGates(cluster.api)
+    return _installed[cluster.token]

@@ -46,7 +46,7 @@ def folder() -> Path:
 
 @contextmanager
 def running(cluster: Cluster, logs: Path, *flags: str) -> Iterator[Process]:
-    """kro with its definitions on this cluster. It looks again soon, so that tests are short."""
+    """kro with its definitions on this cluster. It looks again soon, and at many at once, so that tests are short."""
     for path in sorted((folder() / "helm" / "crds").glob("*.yaml")):
         body = load(path)
         answer = cluster.api.post(CRDS, body)
@@ -58,8 +58,9 @@ def running(cluster: Cluster, logs: Path, *flags: str) -> Iterator[Process]:
         f"--kubeconfig={cluster.kubeconfig}",
         "--metrics-bind-address=0",
         f"--health-probe-bind-address=127.0.0.1:{probes}",
-        "--instance-requeue-interval=200ms",
+        "--instance-requeue-interval=1s",
         "--rgd-progress-requeue-delay=200ms",
+        "--resource-graph-definition-concurrent-reconciles=8",
         "--client-qps=0",
         "--dynamic-controller-rate-limiter-rate-limit=1000",
         *flags,

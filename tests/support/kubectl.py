@@ -24,6 +24,36 @@ _ADDRESS = re.compile(r"10\.96\.\d+\.\d+")
 _FOLDER = re.compile(r"/tmp/(LIVE|MERGED)-\d+")
 _SUFFIX = re.compile(r"kube-api-access-[a-z0-9]{5}")
 
+PLATFORM = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, labels: {app: web}}
+data: {colour: blue, size: "3"}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: main
+        image: example.com/web:1
+        ports: [{containerPort: 8080}]
+        resources: {requests: {cpu: 100m, memory: 64Mi}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+"""
+"""The objects that most cases work on."""
+
 
 @cache
 def program() -> Path:

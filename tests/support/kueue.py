@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 GROUP = "/apis/kueue.x-k8s.io/v1beta2"
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+TOLD = (
+    "CreatedWorkload",
+    "QuotaReserved",
+    "Admitted",
+    "Started",
+    "Stopped",
+    "Preempted",
+    "EvictedDueToPreempted",
+    "FinishedWorkload",
+)
+"""Reasons of events that cases look at."""
 _WAITED = re.compile(r"was \d+s")
 _OWN = ("controller-uid", "batch.kubernetes.io/controller-uid")
 

@@ -41,8 +41,17 @@ class TwinSettings:
         self._api.apply(_HOME, body, force=True).ok()
 
 
+_installed: dict[str, Settings] = {}
+
+
 def installed(cluster: Cluster, *, pods: bool = False) -> Settings:
-    """Kueue in this cluster."""
+    """Kueue in this cluster; it is installed once."""
+    if cluster.token not in _installed:
+        _installed[cluster.token] = _install(cluster, pods=pods)
+    return _installed[cluster.token]
+
+
+def _install(cluster: Cluster, *, pods: bool) -> Settings:
     if not isinstance(cluster, RealCluster):
         return TwinSettings(cluster.api)
     from tests.real.kueue import KueueManager

@@ -30,6 +30,7 @@ def running(cluster: Cluster, logs: Path, *flags: str) -> Iterator[Process]:
         f"--kubeconfig={cluster.kubeconfig}",
         "--metrics-bind-address=0",
         f"--health-probe-bind-address=127.0.0.1:{probes}",
+        "--resource-graph-definition-concurrent-reconciles=8",
         *flags,
     )
     process = Process("graphs", command, logs / f"graphs-{cluster.name}.log")

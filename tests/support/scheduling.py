@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+UNHELPFUL = "no new claims to deallocate, preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
+NO_VICTIMS = "no new claims to deallocate, preemption: 0/{0} nodes are available: {0} No preemption victims found for incoming pod."
 _NOW = {"gracePeriodSeconds": "0"}
 _NODES = "/api/v1/nodes"
 
@@ -142,3 +145,20 @@ class Stage:
 def _resource(name: str) -> str:
     short = {"tpu": "google.com/tpu", "gpu": "nvidia.com/gpu"}
     return short.get(name, name.replace("_", "-"))
+
+
+def node_affinity(*expressions: Obj, fields: list[Obj] | None = None) -> Obj:
+    """Required affinity with one term."""
+    term: Obj = {"matchExpressions": list(expressions)} if expressions else {}
+    if fields:
+        term["matchFields"] = fields
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
+
+
+def near(labels: dict[str, str], topology: str = HOST, **fields: Any) -> Obj:
+    """An affinity term."""
+    return {"labelSelector": {"matchLabels": labels}, "topologyKey": topology, **fields}
+
+
+def expression(key: str, operator: str, *values: str) -> Obj:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.support.graphs import Stage
     from tests.support.http import Api
 
+pytestmark = pytest.mark.long(90)
 Object = dict[str, Any]
 GOLDENS = "graph_corpus"
 FREE = frozenset({"omit-without-its-gate"})

@@ -24,7 +24,7 @@ from tests.support.waiting import eventually
 from sliceworks.schemas import config_connector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterable, Iterator
     from pathlib import Path
 
     from tests.support.clusters import Cluster
@@ -87,7 +87,7 @@ def examples() -> list[tuple[Path, Object]]:
     return found
 
 
-@pytest.mark.long
+@pytest.mark.long(120)
 @pytest.mark.timeout(900)
 def test_examples(both: tuple[Cluster, Cluster]) -> None:
     paths = [
@@ -100,14 +100,14 @@ def test_examples(both: tuple[Cluster, Cluster]) -> None:
     for path, definition in given:
         schema = definition["spec"]["schema"]
         case = graphs.Case(definition["metadata"]["name"], schema["kind"], definition)
-        theirs, ours = (compared(asyncio.run(player.define(case))) for player in players)
+        theirs, ours = map(compared, _both(player.define(case) for player in players))
         name = str(path.relative_to(kro.folder()))
         if name in WIDER:
             assert (theirs["accepted"], ours["accepted"]) == (False, True)
             continue
         differing[name] = list(graphs.differences(goldens.normalised(theirs, {}), goldens.normalised(ours, {})))
         for instance in instances(path.parent, case) if ours["accepted"] else ():
-            theirs, ours = (asyncio.run(player.rest(case, copy.deepcopy(instance))) for player in players)
+            theirs, ours = _both(player.rest(case, copy.deepcopy(instance)) for player in players)
             if name in SEEDED:
                 theirs, ours = (orjson.loads(SEEDED[name].sub(b"RANDOM", orjson.dumps(each))) for each in (theirs, ours))
             lines = graphs.differences(goldens.normalised(theirs, {}), goldens.normalised(ours, {}))
@@ -116,6 +116,16 @@ def test_examples(both: tuple[Cluster, Cluster]) -> None:
     found = [f"{name}: {line}" for name, lines in differing.items() for line in lines]
     if found:
         pytest.fail("\n".join(found), pytrace=False)
+
+
+def _both(plays: Iterable[Coroutine[Any, Any, Object]]) -> tuple[Object, Object]:
+    """What came of a play on each cluster: most of the time is waiting, on both at once."""
+
+    async def main() -> list[Object]:
+        return await asyncio.gather(*plays)
+
+    theirs, ours = asyncio.run(main())
+    return theirs, ours
 
 
 def instances(folder: Path, case: graphs.Case) -> list[Object]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tests.support.http import Api
     from tests.support.slice_thread import SliceThread
 
+pytestmark = pytest.mark.long(50)
 Obj = dict[str, Any]
 _PATIENCE = 90.0
 

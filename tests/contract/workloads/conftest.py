@@ -5,32 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.clusters import Cluster, RealCluster, TwinCluster
 from tests.support.jobset_gates import Gates, install
 from tests.support.jobsets import Played
 from tests.support.kueue_settings import Settings, installed
+from tests.support.scheduling import Stage
+from tests.support.shared import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.support.clusters import Cluster
     from tests.support.http import Api
     from tests.support.kueue import Desk
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """The clusters that files share."""
+    with Shared(tmp_path_factory) as clusters:
+        yield clusters
+
+
 @pytest.fixture(scope="module")
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest, shared: Shared) -> Iterator[Cluster]:
     """One cluster of each kind for each file: nodes and queues belong to the whole cluster, and one file must not see another's.
 
-    A file that says `PODLESS = True` needs no pods: on the real control plane nobody makes them, which saves much time.
+    Files that do not mind each other say so by naming the same `CLUSTER`. One that says `PODLESS = True` needs no pods: on the real
+    control plane nobody makes them, which saves much time.
     """
-    folder = tmp_path_factory.mktemp(f"{request.param}-workloads")
-    podless = getattr(request.module, "PODLESS", False)
-    running: Cluster
-    running = RealCluster(folder, workloads=not podless) if request.param == "real" else TwinCluster(folder, workloads=True)
-    try:
-        yield running
-    finally:
-        running.stop()
+    name = getattr(request.module, "CLUSTER", "")
+    yield shared.get(request.param, name, podless=getattr(request.module, "PODLESS", False))
+    if not name:
+        shared.stop(request.param, name)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +53,14 @@ def js(api: Api, ns: str, jobset: Gates) -> Played:
 
 
 @pytest.fixture
+def stage(api: Api, ns: str) -> Iterator[Stage]:
+    """A stage for scheduling, empty before and after."""
+    stage = Stage(api, ns)
+    yield stage
+    stage.clear()
+
+
+@pytest.fixture
 def real(cluster: Cluster) -> bool:
     """Whether this is the real thing, which is what gets recorded."""
     return cluster.name == "real"
@@ -55,7 +69,9 @@ def real(cluster: Cluster) -> bool:
 @pytest.fixture(scope="module")
 def kueue(request: pytest.FixtureRequest, cluster: Cluster, jobset: Gates) -> Settings:
     """Kueue, installed in the cluster; it queues pods too where a file says `PODS = True`."""
-    return installed(cluster, pods=getattr(request.module, "PODS", False))
+    found = installed(cluster, pods=getattr(request.module, "PODS", False))
+    found.configure()
+    return found
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from tests.support.workloads import Lab, template
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
+CLUSTER = "hands"
 Object = dict[str, Any]
 
 

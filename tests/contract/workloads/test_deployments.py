@@ -11,6 +11,7 @@ from tests.support.workloads import Lab, template
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
+CLUSTER = "hands"
 Object = dict[str, Any]
 LABELS = {"app": "web"}
 HASH = "pod-template-hash"
@@ -184,6 +185,7 @@ def test_back_to_an_older_template(lab: Lab) -> None:
     until_sizes(lab, v1=1, v2=1)
     ready(lab, 2, 1)
     until_sizes(lab, v1=0, v2=1)
+    lab.pods(1)  # a pod of the old template that is still there would count at once
     lab.patch("Deployment", "web", image(1))
     until_sizes(lab, v1=1, v2=1)
     ready(lab, 1, 1)

@@ -6,6 +6,8 @@ import pytest
 from tests.support.http import TABLE
 from tests.support.jobsets import Played, replicated
 
+CLUSTER = "jobsets"
+
 
 def test_children_of_two_replicated_jobs(js: Played, real: bool) -> None:
     js.create(replicated("workers", 2, pods=2), replicated("driver")).ok(201)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from tests.support.jobset_gates import Gates
     from tests.support.jobsets import Played
 
+CLUSTER = "jobsets"
+
 
 def test_failure_without_a_policy(js: Played, real: bool) -> None:
     js.create(replicated("a", 2), replicated("b")).ok(201)

@@ -10,6 +10,8 @@ from tests.support.jobsets import replicated
 if TYPE_CHECKING:
     from tests.support.jobsets import Played
 
+CLUSTER = "jobsets"
+
 
 def test_start_in_order(js: Played, real: bool) -> None:
     js.create(replicated("a", 2), replicated("b"), startupPolicy={"startupPolicyOrder": "InOrder"}).ok(201)

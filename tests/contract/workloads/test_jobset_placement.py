@@ -10,6 +10,8 @@ from tests.support.jobsets import EXCLUSIVE, NODE_SELECTOR, POOL, Played, pod_pi
 if TYPE_CHECKING:
     from tests.support.http import Api
 
+CLUSTER = "jobsets"
+
 
 @pytest.fixture
 def node(api: Api, unique_name: str) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.support.http import Answer
     from tests.support.jobset_gates import Gates
 
+CLUSTER = "jobsets"
 _LONG = "x" * 64
 _PLAIN = (replicated("a"),)
 

@@ -103,7 +103,7 @@ class Walk:
         return "; ".join(filter(None, parts))
 
 
-@pytest.mark.long
+@pytest.mark.long(60)
 @pytest.mark.timeout(600)
 def test_the_same_walks_lead_to_the_same_places(api: Api, ns: str, real: bool, jobset: Gates) -> None:
     jobset.set()

@@ -19,7 +19,7 @@ PODLESS = True
 SEEDS = int(os.environ.get("SLICEWORKS_KUEUE_SEEDS") or (100 if real_wanted() else 30))
 
 
-@pytest.mark.long
+@pytest.mark.long(120)
 @pytest.mark.timeout(900)
 def test_random_worlds(cluster: Cluster, kueue: Settings) -> None:
     real = cluster.name == "real"

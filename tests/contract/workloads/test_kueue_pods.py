@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.kueue_settings import Settings
 
+CLUSTER = "pods"
 PODS = True
 _TOLD = (
     "CreatedWorkload",

@@ -194,7 +194,7 @@ def test_taint_that_goes_away_in_time(lab: Lab, nodes: Nodes) -> None:
     assert "deletionTimestamp" not in lab.get("Pod", "patient")["metadata"]
 
 
-@pytest.mark.long
+@pytest.mark.long(110)
 @pytest.mark.timeout(240)
 def test_silence(lab: Lab, nodes: Nodes) -> None:
     """The long one: a node stops to answer, another never did, a third is gone, and what becomes of their pods."""

@@ -11,6 +11,7 @@ from tests.support.workloads import Lab, summary, template
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
+CLUSTER = "hands"
 Object = dict[str, Any]
 LABELS = {"app": "web"}
 

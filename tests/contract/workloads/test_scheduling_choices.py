@@ -9,8 +9,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.clusters import Cluster, RealCluster, TwinCluster
-from tests.support.scheduling import HOST, ZONE, Stage
+from tests.support.scheduling import HOST, PREFERRED, REQUIRED, ZONE, Stage
 from tests.support.waiting import eventually
 
 from sliceworks.twin.scheduler.decide import Placement, decide, equals
@@ -19,26 +18,12 @@ from sliceworks.twin.scheduler.snapshot import Snapshot
 from sliceworks.twin.scheduler.verdicts import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.http import Api
 
     from sliceworks.twin.scheduler.pods import Pod
 
-REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+CLUSTER = "scheduling"
 Obj = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster where no other case has nodes."""
-    folder = tmp_path_factory.mktemp(f"{request.param}-choices")
-    running: Cluster
-    running = RealCluster(folder, workloads=True) if request.param == "real" else TwinCluster(folder, workloads=True)
-    try:
-        yield running
-    finally:
-        running.stop()
 
 
 def some_nodes(chance: random.Random, stage: Stage, snapshot: Snapshot) -> None:

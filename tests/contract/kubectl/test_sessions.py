@@ -1,4 +1,4 @@
-"""Whole sessions with the real kubectl, kept as transcripts under kubectl/: what it prints must be the same on both clusters."""
+"""Whole sessions with the real kubectl, kept as transcripts beside this file: what it prints must be the same on both clusters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from tests.support.clusters import real_wanted
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
+APART = True
 pytestmark = [
+    pytest.mark.long(100),
     pytest.mark.real,
     pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1"),
 ]
-SESSIONS = sorted((Path(__file__).parent / "kubectl").glob("*.txt"))
+SESSIONS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("session", [pytest.param(path, id=path.stem) for path in SESSIONS])

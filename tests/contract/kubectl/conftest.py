@@ -1,0 +1,37 @@
+"""kubectl in the namespace of a case, and what it said on the real server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support import goldens
+from tests.support.kubectl import PLATFORM, Kubectl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.clusters import Cluster
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, ns: str, tmp_path: Path) -> Kubectl:
+    """kubectl in the case's namespace."""
+    return Kubectl(cluster.kubeconfig, ns, tmp_path)
+
+
+@pytest.fixture
+def same(cluster: Cluster, kubectl: Kubectl, request: pytest.FixtureRequest) -> Any:
+    """Compares an output with the recorded one of this case."""
+
+    def check(text: str, step: str = "") -> None:
+        case = f"{request.node.originalname} {step}".strip()
+        goldens.check("test_kubectl", case, kubectl.stable(text).splitlines(), real=cluster.name == "real")
+
+    return check
+
+
+@pytest.fixture
+def platform(kubectl: Kubectl) -> None:
+    """The example objects, applied."""
+    kubectl("apply", "-f", "-", text=PLATFORM).ok()

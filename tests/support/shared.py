@@ -1,0 +1,37 @@
+"""Clusters with workloads that files of tests use one after the other: each is started when it is first asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from tests.support.clusters import Cluster, RealCluster, TwinCluster
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class Shared:
+    """`kind` is `twin` or `real`, `name` what files that share a cluster agree on."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._running: dict[tuple[str, str], Cluster] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key in list(self._running):
+            self.stop(*key)
+
+    def get(self, kind: str, name: str, *, podless: bool = False) -> Cluster:
+        """The cluster of this name."""
+        if (kind, name) not in self._running:
+            folder = self._folders.mktemp(f"{kind}-workloads")
+            twin = kind == "twin"
+            self._running[kind, name] = TwinCluster(folder, workloads=True) if twin else RealCluster(folder, workloads=not podless)
+        return self._running[kind, name]
+
+    def stop(self, kind: str, name: str) -> None:
+        """End it."""
+        self._running.pop((kind, name)).stop()
