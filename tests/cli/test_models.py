@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
+from tests.support.model_twins import model_twin
 
-from sliceworks import catalog
 from sliceworks.cli import main
-from sliceworks.kube import open_client
-from sliceworks.rehearsal import homes
-from sliceworks.twin.nodes.shapes import Shape, create_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,32 +40,12 @@ spec:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A twin with a GPU machine and an ordinary one."""
-    folder = tmp_path_factory.mktemp("models")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLICEWORKS_HOME", str(folder))
-        patch.setenv("SLICEWORKS_TWIN", "models")
-        assert main.run(["twin", "start", "--name", "models", "--memory", "--processes", "--quiet"]) == 0
-        try:
-            asyncio.run(_machines(homes.find("models").state().kubeconfig))
-            yield folder
-        finally:
-            main.run(["twin", "stop", "--name", "models", "--quiet"])
-
-
-async def _machines(kubeconfig: str) -> None:
-    gpu = catalog.find("l4-1")
-    room, chips = gpu.machine.allocatable(), {gpu.resource: str(gpu.chips_per_host)}
-    async with open_client(kubeconfig) as client:
-        await create_nodes(client, Shape("cpu"), 1)
-        shape = Shape(
-            "gpu", gpu.machine.name, room["cpu"], room["memory"], chips, gpu.node_labels(), taints=tuple(gpu.node_taints())
-        )
-        await create_nodes(client, shape, 1, first=1)
+    with model_twin(tmp_path_factory.mktemp("models")) as folder:
+        yield folder
 
 
 def run(*words: str) -> int:
-    return main.run(["models", *words, *([] if "deploy" in words and "client" in words else ["--twin", "--quiet"])])
+    return main.run(["models", *words, "--twin", "--quiet"])
 
 
 def deployed(tmp_path: Path, document: str, model: str) -> None:
@@ -107,8 +83,6 @@ def test_tensors_are_sent_and_a_refusal_is_told(home: Path, tmp_path: Path, caps
     deployed(tmp_path, TRITON, "look")
     capsys.readouterr()
     request: dict[str, Any] = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]}
-    import orjson
-
     (tmp_path / "request.json").write_bytes(orjson.dumps(request))
     assert run("invoke", "vision", "--data", str(tmp_path / "request.json")) == 0
     assert orjson.loads(capsys.readouterr().out)["outputs"][0]["data"] == [1.0, 2.0]
@@ -128,4 +102,3 @@ def test_nobody_is_asked_where_nobody_is(home: Path, tmp_path: Path, capsys: pyt
     assert "there is nobody to ask" in capsys.readouterr().err
     assert run("list") == 0
     assert capsys.readouterr().out == ""
-    assert os.environ["SLICEWORKS_TWIN"] == "models"

@@ -93,13 +93,14 @@ def _install(folder: Path) -> None:
     venv.create(folder, with_pip=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
     subprocess.run(pip, check=True)
-    home = _home(folder)
-    stub = home / "python_backend_stubs" / f"{sys.version_info[0]}.{sys.version_info[1]}" / "triton_python_backend_stub"
-    shutil.copy(stub, home / "backends" / "python" / stub.name)
+    server = home(folder)
+    stub = server / "python_backend_stubs" / f"{sys.version_info[0]}.{sys.version_info[1]}" / "triton_python_backend_stub"
+    shutil.copy(stub, server / "backends" / "python" / stub.name)
     (folder / "ready").touch()
 
 
-def _home(folder: Path) -> Path:
+def home(folder: Path) -> Path:
+    """Where the server is within that environment."""
     return next(folder.glob("lib/python*/site-packages/pytriton/tritonserver"))
 
 
@@ -124,12 +125,12 @@ def _model(folder: Path, name: str, code: str, inputs: str, outputs: str, *, tra
 def running(models: Path, log: Path) -> Iterator[Triton]:
     """A Triton that serves a repository."""
     interpreter = python()
-    home = _home(interpreter.parents[1])
+    server = home(interpreter.parents[1])
     triton = Triton(free_port(), free_port(), free_port())
     libraries = os.pathsep.join([str(sysconfig.get_config_var("LIBDIR")), os.environ.get("LD_LIBRARY_PATH", "")])
     environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "PATH": f"{interpreter.parent}{os.pathsep}{os.environ['PATH']}"}
     command = [
-        str(home / "bin" / "tritonserver"), f"--model-repository={models}", f"--backend-directory={home / 'backends'}",
+        str(server / "bin" / "tritonserver"), f"--model-repository={models}", f"--backend-directory={server / 'backends'}",
         f"--http-port={triton.http}", f"--grpc-port={triton.grpc}", f"--metrics-port={triton.metrics}",
         "--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--model-control-mode=explicit", "--load-model=*",
         "--allow-gpu-metrics=false", "--http-thread-count=2",

@@ -1,0 +1,129 @@
+"""`sliceworks models` with a real Triton on the CPU, on a twin: asked in text, tensors and pictures, and told what to load."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from tests.real import triton
+from tests.real.build import cache_folder
+from tests.support.model_twins import model_twin
+
+from sliceworks.base import yamls
+from sliceworks.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(sys.platform != "linux", reason="Triton runs on Linux")]
+COLOUR = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        found = []
+        for request in requests:
+            picture = pb_utils.get_input_tensor_by_name(request, "data_0").as_numpy()
+            found.append(pb_utils.InferenceResponse([pb_utils.Tensor("scores", picture.mean(axis=(1, 2)).astype(np.float32))]))
+        return found
+"""
+CONFIG = """
+name: "colour"
+backend: "python"
+max_batch_size: 0
+input [{ name: "data_0" data_type: TYPE_FP32 dims: [3, 4, 4] }]
+output [{ name: "scores" data_type: TYPE_FP32 dims: [3] label_filename: "labels.txt" }]
+instance_group [{ kind: KIND_CPU, count: 1 }]
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with model_twin(tmp_path_factory.mktemp("triton")) as folder:
+        yield folder
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder outside /tmp, which in a container is one of its own."""
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+        yield Path(folder)
+
+
+def repository(folder: Path) -> Path:
+    """Two models of the gateway's tests, and one that sees which colour a picture has most of."""
+    models = triton.repository(folder / "models")
+    (models / "colour" / "1").mkdir(parents=True)
+    (models / "colour" / "1" / "model.py").write_text(COLOUR)
+    (models / "colour" / "config.pbtxt").write_text(CONFIG)
+    (models / "colour" / "labels.txt").write_text("red\ngreen\nblue\n")
+    return models
+
+
+def document(models: Path) -> str:
+    """A service that runs the server in place of an image's."""
+    python = triton.python()
+    home = triton.home(python.parents[1])
+    spec = {
+        "engine": "triton",
+        "command": [str(home / "bin" / "tritonserver")],
+        "args": [
+            f"--backend-directory={home / 'backends'}",
+            *(f"--{each}-address=0.0.0.0" for each in ("http", "grpc", "metrics")),
+            "--allow-gpu-metrics=false",
+            "--http-thread-count=2",
+        ],
+        "env": {
+            "LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR")),
+            "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        },
+        "triton": {"repository": str(models), "models": [{"name": "add"}]},
+    }
+    metadata = {"name": "served", "namespace": "default"}
+    return yamls.dump({"apiVersion": "sliceworks.dev/v1alpha1", "kind": "ModelService", "metadata": metadata, "spec": spec})
+
+
+def run(*words: str) -> int:
+    return main.run(["models", *words, "--twin", "--quiet"])
+
+
+@pytest.mark.timeout(180)
+def test_a_real_triton_is_deployed_and_asked(
+    home: Path, tmp_path: Path, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from PIL import Image
+
+    file = tmp_path / "model.yaml"
+    file.write_text(document(repository(elsewhere)))
+    assert run("deploy", "-f", str(file), "-y", "--timeout", "120s") == 0
+    tensors = [{"name": name, "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]} for name in ("A", "B")]
+    (tmp_path / "request.json").write_bytes(orjson.dumps({"inputs": tensors}))
+    capsys.readouterr()
+    assert run("invoke", "served", "--data", str(tmp_path / "request.json")) == 0
+    assert orjson.loads(capsys.readouterr().out)["outputs"][0]["data"] == [2.0, 4.0]
+
+    assert run("publish", "served", "missing") == 1
+    assert "answered 500: failed to load 'missing'" in capsys.readouterr().err
+    assert run("publish", "served", "speak") == 0
+    assert run("publish", "served", "colour") == 0
+    capsys.readouterr()
+    assert run("invoke", "served", "one two three", "--model", "speak") == 0
+    assert capsys.readouterr().out == "onetwothree\n"
+
+    Image.new("RGB", (30, 20), (10, 200, 100)).save(tmp_path / "green.png")
+    assert run("invoke", "served", "--model", "colour", "--image", str(tmp_path / "green.png"), "--top", "2") == 0
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.split()[1:] == ["1", "green"]
+    assert second.split()[1:] == ["2", "blue"]
+
+    assert run("unpublish", "served", "speak") == 0
+    assert run("invoke", "served", "one", "--model", "speak") == 2
+    assert run("update", "served", "colour") == 0
+    assert run("delete", "served", "-y") == 0
