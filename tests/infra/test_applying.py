@@ -65,7 +65,7 @@ def changes(run: Callable[..., subprocess.CompletedProcess[str]], file: str) -> 
 
 @pytest.mark.real
 @_long
-@pytest.mark.long
+@pytest.mark.long(200)
 @pytest.mark.timeout(900)
 def test_an_environment_is_made_found_unchanged_resized_and_removed(
     sliceworks: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path

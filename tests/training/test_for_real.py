@@ -1,4 +1,4 @@
-"""The example that really trains: four JAX processes, two on each of two slices. One is killed; training goes on from a checkpoint."""
+"""The example that really trains: four JAX processes on two slices. One is killed; training goes on from a checkpoint."""
 
 from __future__ import annotations
 
