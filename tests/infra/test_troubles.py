@@ -13,6 +13,7 @@ import pytest
 from tests.support import fake_terraform
 
 from sliceworks.cli import main
+from sliceworks.cli.env_cluster import Inside
 from sliceworks.infra import troubles
 
 DOCUMENT = """apiVersion: sliceworks.dev/v1alpha1
@@ -30,7 +31,10 @@ LOCKED = "Error acquiring the state lock|Error message: googleapi: conditionNotM
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A document, beside a Terraform that makes nothing."""
+    """A document, beside a Terraform that makes nothing; so nothing is put into its cluster."""
+    monkeypatch.setattr(Inside, "apply", lambda *_: [])
+    monkeypatch.setattr(Inside, "remove", lambda *_: (0, []))
+    monkeypatch.setattr(Inside, "requeue", lambda *_: None)
     monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SLICEWORKS_TERRAFORM", str(fake_terraform.install(tmp_path / "bin")))
     document = tmp_path / "environment.yaml"
@@ -76,7 +80,7 @@ def test_a_stage_that_fails_says_why_and_what_to_do_and_the_next_apply_goes_on(
 def test_a_stale_lock_names_the_command_that_frees_it(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     order(file, f"1-base {LOCKED}")
     assert main.run(["env", "apply", "-y", "-q", "-f", file]) == 1
-    assert "/stages/1-base force-unlock 1700`, and apply again" in capsys.readouterr().err
+    assert "`sliceworks env unlock 1-base 1700`, and apply again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("stage", ["0-bootstrap", "1-base", "2-cluster"])

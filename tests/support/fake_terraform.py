@@ -32,6 +32,8 @@ def made(names):
 if verb == "output":
     names = ("bootstrap", "base", "cluster") if state.exists() else ()
     print(json.dumps({{name: {{"value": {{"of": name}}}} for name in names}}))
+elif verb == "state" and sys.argv[2] == "pull":
+    print(json.dumps({{"resources": []}}))
 elif verb == "state":
     if Path(__file__).with_name("broken").exists():
         sys.exit("Error: Failed to load state")

@@ -13,6 +13,7 @@ from sliceworks.cli.env_init import init
 from sliceworks.cli.env_plan import plan, show_environment, tell_undone
 from sliceworks.cli.env_resize import resize
 from sliceworks.cli.env_sites import checked, file_option, graphs_of, skip_option, sound, with_roles
+from sliceworks.cli.env_states import adopt, unlock
 from sliceworks.cli.output import Report, show
 
 
@@ -21,7 +22,7 @@ def env() -> None:
     """Plan, make, look at and remove an environment."""
 
 
-for _command in (init, plan, apply, show_environment, resize, destroy):
+for _command in (init, plan, apply, show_environment, resize, unlock, adopt, destroy):
     env.add_command(_command)
 
 

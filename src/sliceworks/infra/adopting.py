@@ -49,8 +49,14 @@ def import_id(kind: str, planned: Object) -> str:
     return template.format_map({name: str(part).rpartition("/")[2] for name, part in parts.items()})
 
 
-def adopt(terraform: Terraform, in_doubt: list[str], report: Callable[[str], None]) -> list[str]:
-    """Take over what is in doubt and is there; returns the addresses of what was."""
+def _nowhere(_: str, __: Object) -> str:
+    return ""
+
+
+def adopt(
+    terraform: Terraform, in_doubt: list[str], report: Callable[[str], None], look_up: Callable[[str, Object], str] = _nowhere
+) -> list[str]:
+    """Take over what is in doubt and is there; returns the addresses of what was. `look_up` finds what the cloud has named."""
     known = set(terraform.resources())
     waiting = [address for address in in_doubt if address not in known]
     if not waiting:
@@ -58,7 +64,8 @@ def adopt(terraform: Terraform, in_doubt: list[str], report: Callable[[str], Non
     planned = {each["address"]: each for each in terraform.planned_values() if each["address"] in waiting}
     taken = []
     for address, each in planned.items():
-        found = import_id(each["type"], each["change"].get("after") or {})
+        values = each["change"].get("after") or {}
+        found = import_id(each["type"], values) or look_up(each["type"], values)
         if found and terraform.take_over(address, found):
             report(f"{address}: it is there already, and is taken over")
             taken.append(address)

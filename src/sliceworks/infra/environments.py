@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import SliceworksError, UsageError
@@ -11,7 +12,8 @@ from sliceworks.infra.journal import Journal
 from sliceworks.infra.names import Names
 from sliceworks.infra.stages import stages
 from sliceworks.infra.states import bring_down, in_bucket, open_state
-from sliceworks.infra.terraform import Terraform
+from sliceworks.infra.terraform import StateLocked, Terraform
+from sliceworks.infra.turns import taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,9 +57,7 @@ class Site:
         known: dict[str, Object] = {}
         for stage in self.stages():
             report = begun(stage)
-            terraform = self._terraform(stage, known, making=True)
-            settle_doubts(terraform, report)
-            changes = terraform.apply(report)
+            terraform, changes = self._worked(stage, known, partial(Terraform.apply, report=report), report, making=True)
             if stage.name == BOOTSTRAP:
                 self._open(stage, terraform, making=True)  # the bucket is there now: the state goes up
             known[stage.name] = terraform.outputs()
@@ -65,14 +65,13 @@ class Site:
 
     def plan_alone(self, name: str) -> tuple[Stage, list[Change]]:
         """What would change in one stage; those before it must have been made."""
-        stage, terraform = self._alone(name)
-        return stage, terraform.plan()
+        stage, known = self._alone(name)
+        return stage, self._terraform(stage, known).plan()
 
     def apply_alone(self, name: str, report: Callable[[str], None]) -> list[Change]:
         """Make one stage, and leave the others as they are."""
-        terraform = self._alone(name)[1]
-        settle_doubts(terraform, report)
-        return terraform.apply(report)
+        stage, known = self._alone(name)
+        return self._worked(stage, known, partial(Terraform.apply, report=report), report, making=True)[1]
 
     def unlock(self, name: str, lock: str) -> None:
         """Free the state of a stage that somebody who is gone has locked."""
@@ -80,14 +79,23 @@ class Site:
         stage = next((each for each in self.stages() if each.name == name), None)
         if stage is None:
             raise UsageError(f"there is no stage {name}", hint=f"stages: {', '.join(each.name for each in self.stages())}")
-        self._terraform(stage, {each.name: each.expected for each in self.stages()}).unlock(lock)
+        self._free(stage, {each.name: each.expected for each in self.stages()}, lock)
+
+    def _free(self, stage: Stage, known: dict[str, Object], lock: str) -> None:
+        """Terraform cannot free a state that was locked before it was first written: then the lock itself is removed."""
+        try:
+            self._terraform(stage, known).unlock(lock)
+        except StateLocked:
+            names = Names(self.environment)
+            self.target.remove_object(names.state_bucket, f"{names.state_prefix}/{stage.name}/default.tflock", lock)
 
     def adopt(self, name: str, address: str) -> bool:
         """Take over one thing that is there and not in the state of its stage; False where there is none."""
-        terraform = self._alone(name)[1]
-        return bool(adopt(terraform, [address], lambda said: None))
+        terraform = self._terraform(*self._alone(name))
+        return bool(adopt(terraform, [address], lambda said: None, self.target.look_up))
 
-    def _alone(self, name: str) -> tuple[Stage, Terraform]:
+    def _alone(self, name: str) -> tuple[Stage, dict[str, Object]]:
+        """A stage, and what those before it have made."""
         self.workspace.lay_out()
         stage = next(each for each in self.stages() if each.name == name)
         known: dict[str, Object] = {}
@@ -96,7 +104,7 @@ class Site:
                 known[earlier.name] = self._terraform(earlier, known).outputs()
                 if not known[earlier.name]:
                     raise SliceworksError(f"{earlier.name} is not made yet", hint="`sliceworks env apply` makes all stages")
-        return stage, self._terraform(stage, known)
+        return stage, known
 
     def destroy(self, begun: Callable[[Stage], Callable[[str], None]]) -> Iterator[tuple[Stage, list[Change]]]:
         """Remove all stages, last to first; one that was never made is passed over."""
@@ -104,12 +112,7 @@ class Site:
         known = {stage.name: stage.expected for stage in self.stages()}
         for stage in reversed(self.stages()):
             report = begun(stage)
-            terraform = self._terraform(stage, known)
-            settle_doubts(terraform, report)
-            found = terraform.resources()
-            if found and stage.name == BOOTSTRAP and in_bucket(terraform):
-                bring_down(terraform)
-            yield stage, terraform.apply(report, destroy=True) if found else []
+            yield stage, self._worked(stage, known, partial(_removed, report=report), report)[1]
 
     def names(self) -> Iterator[tuple[Stage, list[tuple[str, str]]]]:
         """What each stage has made: kinds and names. The stages must have been applied from here."""
@@ -156,11 +159,46 @@ class Site:
         missing = not making or stage.name == BOOTSTRAP
         open_state(terraform, backend, may_be_missing=missing)
 
+    def _worked(
+        self,
+        stage: Stage,
+        known: dict[str, Object],
+        act: Callable[[Terraform], list[Change]],
+        report: Callable[[str], None],
+        *,
+        making: bool = False,
+    ) -> tuple[Terraform, list[Change]]:
+        """Do something to a stage when it is our turn. A lock that a run of ours left when it was killed is freed first."""
+        with taken(self.workspace.stage(stage.name), stage.name) as turn:
 
-def settle_doubts(terraform: Terraform, report: Callable[[str], None]) -> None:
-    """Take over what an earlier run made without knowing so, before anything else is done."""
-    journal = Journal(terraform.folder)
-    in_doubt = journal.in_doubt()
-    if in_doubt:
-        adopt(terraform, in_doubt, report)
-        journal.keep([])
+            def whole() -> tuple[Terraform, list[Change]]:
+                terraform = replace(self._terraform(stage, known, making=making), holding=turn.handle)
+                self._settle_doubts(terraform, report)
+                return terraform, act(terraform)
+
+            try:
+                return whole()
+            except StateLocked as error:
+                lock = turn.own_lock(error.told)
+                if not lock:
+                    raise
+                report("a run that was killed had locked the state: it is freed")
+                self._free(stage, known, lock)
+                return whole()
+
+    def _settle_doubts(self, terraform: Terraform, report: Callable[[str], None]) -> None:
+        """Take over what an earlier run made without knowing so, before anything else is done."""
+        journal = Journal(terraform.folder)
+        in_doubt = journal.in_doubt()
+        if in_doubt:
+            adopt(terraform, in_doubt, report, self.target.look_up)
+            journal.keep([])
+
+
+def _removed(terraform: Terraform, report: Callable[[str], None]) -> list[Change]:
+    """Remove what a stage has. The first stage's state comes out of the bucket before that goes."""
+    if not terraform.resources():
+        return []
+    if terraform.stage == BOOTSTRAP and in_bucket(terraform):
+        bring_down(terraform)
+    return terraform.apply(report, destroy=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 LOCAL = "beside.tfstate"
 """Not the name that Terraform gives: about a file of that name it asks whenever a stage goes to its bucket."""
+ERRORED = "errored.tfstate"
+"""Where Terraform leaves a state that it could not write to the bucket."""
 _BESIDE: Object = {"local": {"path": LOCAL}}
 _BACKEND = "backend.tf.json"
 
@@ -50,10 +52,11 @@ def bring_down(terraform: Terraform) -> None:
 
 def _up(terraform: Terraform) -> None:
     """Bring what lies here into the bucket, unless that is newer. It is put aside here only once it is there."""
-    here = terraform.folder / LOCAL
-    if holds_something(here):
-        terraform.push(here)
-        here.replace(here.with_name(f"{LOCAL}.moved"))
+    for name in (LOCAL, ERRORED):
+        here = terraform.folder / name
+        if holds_something(here):
+            terraform.push(here)
+            here.replace(here.with_name(f"{name}.moved"))
 
 
 def in_bucket(terraform: Terraform) -> bool:

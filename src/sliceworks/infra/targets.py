@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
@@ -59,8 +61,36 @@ class Target:
         return {"gcs": {"bucket": bucket, "prefix": f"{prefix}/{stage}"}}
 
     def session(self, service: str, host: str = "") -> Session:
-        """One of Google's APIs, asked as whoever runs this; paths begin with the version."""
+        """One of Google's APIs, asked as whoever runs this; paths begin with the version, but for older APIs."""
         return Session(f"https://{host or service}.googleapis.com", credentials())
+
+    def remove_object(self, bucket: str, name: str, generation: str) -> None:
+        """Remove that version of an object from a bucket."""
+        path = f"/storage/v1/b/{bucket}/o/{quote(name, safe='')}"
+
+        async def remove() -> None:
+            async with self._root("storage") as session:
+                await session.call("DELETE", path, query={"ifGenerationMatch": generation})
+
+        asyncio.run(remove())
+
+    def _root(self, service: str) -> Session:
+        """Where an older API is, whose paths begin with its own name."""
+        return self.session(service)
+
+    def look_up(self, kind: str, planned: Object) -> str:
+        """The name of a thing that the cloud itself has named, found by what people call it; empty where there is none."""
+        if kind != "google_vertex_ai_tensorboard":
+            return ""
+        place = f"projects/{planned['project']}/locations/{planned['region']}"
+
+        async def find() -> str:
+            async with self.session("aiplatform", f"{planned['region']}-aiplatform") as session:
+                found = await session.call("GET", f"/v1/{place}/tensorboards")
+            named = [each for each in found.get("tensorboards") or () if each.get("displayName") == planned["display_name"]]
+            return str(named[0]["name"]) if named else ""
+
+        return asyncio.run(find())
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +126,10 @@ class TwinTarget(Target):
     def session(self, service: str, host: str = "") -> Session:
         """The same API of the twin."""
         return Session(f"{self.address}/{service}", Token(self.token))
+
+    def _root(self, service: str) -> Session:
+        """At the root of the twin's address."""
+        return Session(self.address, Token(self.token))
 
     def _configuration(self, folder: Path) -> Path:
         """Terraform's own settings: providers come from this machine alone."""

@@ -30,6 +30,12 @@ class TerraformFailed(SliceworksError):
     """Terraform ended with an error: its own words, and where in the stage they point to."""
 
 
+class StateLocked(TerraformFailed):
+    """Somebody else's lock is in the way. `told` is all that Terraform says of it."""
+
+    told = ""
+
+
 class NoBucket(TerraformFailed):
     """The bucket for the state is not there."""
 
@@ -61,6 +67,8 @@ class Terraform:
     stage: str
     patience: int = 60
     """Seconds to wait for somebody else who works on the same state."""
+    holding: int = -1
+    """A file that Terraform keeps open for as long as it lives."""
 
     def init(self) -> None:
         """Get the folder ready: modules, the provider, the backend."""
@@ -81,8 +89,8 @@ class Terraform:
 
     def apply(self, report: Callable[[str], None], *, destroy: bool = False) -> list[Change]:
         """Make it so; `report` hears of each resource as it is begun and done."""
-        told = self._told(["destroy" if destroy else "apply", "-json", "-auto-approve", self._lock], report)
-        return told.changes
+        arguments = ["destroy" if destroy else "apply", "-json", "-auto-approve", self._lock]
+        return self._told(arguments, report, Journal(self.folder)).changes
 
     def pull(self) -> str:
         """The state as it is, in JSON; empty where there is none."""
@@ -156,11 +164,16 @@ class Terraform:
             check=False,
         )
 
-    def _told(self, arguments: Sequence[str], report: Callable[[str], None] | None = None) -> Told:
-        told, loose, journal = Told(), list[str](), Journal(self.folder)
-        command = [*self.program.command, *arguments]
+    def _told(self, arguments: Sequence[str], report: Callable[[str], None] | None = None, journal: Journal | None = None) -> Told:
+        told, loose = Told(), list[str]()
         with subprocess.Popen(
-            command, cwd=self.folder, env=dict(self.environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*self.program.command, *arguments],
+            cwd=self.folder,
+            env=dict(self.environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            pass_fds=(self.holding,) if self.holding >= 0 else (),
         ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -174,10 +187,10 @@ class Terraform:
                 progress.say(f"{self.stage}: Terraform ends what it began")
                 for line in process.stdout:
                     _take(told, loose, line, report, journal)
-                process.wait()
-                journal.settle()
+                if process.wait() >= 0 and journal:
+                    journal.settle()
                 raise
-        if code >= 0:
+        if code >= 0 and journal:
             # It ended by itself, and what it did is in the state; one that was killed has left its journal to the next.
             journal.settle()
         if code:
@@ -185,19 +198,25 @@ class Terraform:
         return told
 
     def _failed(self, text: str, problems: Sequence[str] = ()) -> TerraformFailed:
-        said = troubles.told(list(problems)) or _first_error(text)
-        cls = NoBucket if troubles.has_no_bucket(text) else TerraformFailed
-        return cls(f"{self.stage}: {said}", hint=troubles.remedy(" ".join(problems) or text, self.stage))
+        whole = " ".join(problems) or text
+        said = f"{self.stage}: {troubles.told(list(problems)) or _first_error(text)}"
+        hint = troubles.remedy(whole, self.stage)
+        if troubles.is_locked(whole):
+            locked = StateLocked(said, hint=hint)
+            locked.told = whole
+            return locked
+        return (NoBucket if troubles.has_no_bucket(text) else TerraformFailed)(said, hint=hint)
 
 
-def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None] | None, journal: Journal) -> None:
+def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None] | None, journal: Journal | None) -> None:
     """One line of what Terraform says in JSON; others are kept for want of better."""
     try:
         said = orjson.loads(line)
     except orjson.JSONDecodeError:
         loose.append(line)
         return
-    journal.take(said)
+    if journal:
+        journal.take(said)
     kind = said.get("type")
     if kind in ("planned_change", "resource_drift"):
         change = Change(said["change"]["resource"]["addr"], str(said["change"]["action"]))

@@ -15,13 +15,16 @@ _REMEDIES = (
     (r"quota", f"ask for more quota, or for less in the document; then {AGAIN}"),
     (r"stockout|does not have enough resources", f"try another zone, spot or a reservation, or later; {AGAIN}"),
     (r"has not been used in project|SERVICE_DISABLED", f"a service takes a minute to be there after it is enabled; then {AGAIN}"),
-    (r"default credentials|invalid_grant|\b401\b|UNAUTHENTICATED", "`gcloud auth application-default login`"),
+    (
+        r"default credentials|invalid authentication|invalid_grant|\b401\b|UNAUTHENTICATED",
+        "`gcloud auth application-default login`",
+    ),
     (
         r"permission|PERMISSION_DENIED|\b403\b",
         f"have the role given to whoever applies, or to the automation account (spec.automation.roles); then {AGAIN}",
     ),
     (
-        r"connection re(fused|set)|no such host|timeout|\bEOF\b|broken pipe|\b50[234]\b",
+        r"connection re(fused|set)|cannot reach|no such host|timeout|\bEOF\b|broken pipe|unavailable|\b50[234]\b",
         f"the connection was lost, or the service is down: {AGAIN}",
     ),
     (r"bucket name is not available", "names of buckets are taken once in the whole world: choose another"),
@@ -36,6 +39,11 @@ def told(problems: list[str]) -> str:
     return "; ".join(once[:_MOST]) + more
 
 
+def is_locked(said: str) -> bool:
+    """Whether somebody else's lock is in the way."""
+    return "state lock" in said or "Lock Info" in said
+
+
 def has_no_bucket(said: str) -> bool:
     """Whether the bucket for the state is what is missing."""
     return _NO_BUCKET.search(said) is not None
@@ -43,7 +51,7 @@ def has_no_bucket(said: str) -> bool:
 
 def remedy(said: str, stage: str) -> str:
     """What to do about it; empty when Terraform's own words must do."""
-    if "state lock" in said or "Error acquiring" in said:
+    if is_locked(said):
         return _unlocking(said, stage)
     return next((words for pattern, words in _REMEDIES if re.search(pattern, said, re.IGNORECASE)), "")
 

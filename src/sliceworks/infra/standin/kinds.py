@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -30,6 +31,10 @@ class Kind(Protocol):
     @property
     def filled_in(self) -> tuple[str, ...]:
         """Blocks that the cloud fills in where nobody wrote them."""
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """Templates of the ids by which a thing that is there can be taken over; none where that makes no sense."""
 
     async def create(self, settings: Settings, block: Block, planned: Object) -> Object:
         """Make it; returns its state."""
@@ -66,6 +71,13 @@ class Rest:
     derived: Mapping[str, str] = field(default_factory=dict)
     """Attributes that follow from others: templates over the state and, after a dot, the answer (`{answer.email}`)."""
     filled_in: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    """Other ids by which it can be taken over."""
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """Its own id first."""
+        return (self.id, *self.also)
 
     async def create(self, settings: Settings, block: Block, planned: Object) -> Object:
         """Make it, and wait until it is made."""
@@ -176,6 +188,19 @@ class _Text:
 
     def __format__(self, how: str) -> str:
         return last(str(self._value)) if how == "last" else str(self._value)
+
+
+def unfilled(template: str, text: str) -> dict[str, str] | None:
+    """What stands in a text where a template has names; None when it does not fit."""
+    pattern, seen = "", set[str]()
+    for index, part in enumerate(re.split(r"\{(\w+)\}", template)):
+        if index % 2:
+            pattern += f"(?P={part})" if part in seen else f"(?P<{part}>[^/]+)"
+            seen.add(part)
+        else:
+            pattern += re.escape(part)
+    found = re.fullmatch(pattern, text)
+    return found.groupdict() if found else None
 
 
 def last(path: str) -> str:

@@ -66,23 +66,40 @@ def _to_api(attribute: Attribute, value: Any) -> Any:
     return value
 
 
+IMPORTED = "sliceworks:imported"
+"""Stands in what is known of a thing that is only just taken over: whatever the API says of it is taken over, too."""
+
+
 def state(block: Block, answer: Object, known: Object, names: Names, at: str = "") -> Object:
     """A block's values after an API has answered: its own word first, and what only Terraform knows as it was."""
+    whole = bool(known.get(IMPORTED))
     made: Object = {}
     for name, attribute in block.attributes.items():
         path = at + name
         before = None if known.get(name) is UNKNOWN else known.get(name)
         found = None if path in names.local else _get(answer, names.renamed.get(path, camel(name)))
         # What people left out and only they decide stays out, whatever the API fills in.
-        theirs = before is None and not attribute.computed and not attribute.required
+        theirs = before is None and not attribute.computed and not attribute.required and not (whole and found)
         same = _alike(before, found) or (path in names.upper and isinstance(before, str) and before.upper() == found)
         made[name] = before if found is None or theirs or same else _from_api(attribute, found)
     for name, nested in block.blocks.items():
         path = at + name
         before = known.get(name)
         found = None if path in names.local else _get(answer, names.renamed.get(path, camel(name)))
-        made[name] = _from_object(nested, found, before, names, f"{path}.")
+        made[name] = (
+            _taken_over(nested, found, names, f"{path}.") if whole else _from_object(nested, found, before, names, f"{path}.")
+        )
     return made
+
+
+def _taken_over(nested: Nested, found: Any, names: Names, at: str) -> Any:
+    """A block as the API has it; one that says nothing is not there."""
+    known = {IMPORTED: True}
+    if nested.nesting == "single":
+        return state(nested.block, found, known, names, at) if found else None
+    items = [] if not found else [found] if nested.single else list(found)
+    made = [state(nested.block, each, known, names, at) for each in items if isinstance(each, dict)]
+    return [each for each in made if any(each.values())]
 
 
 def _alike(one: Any, other: Any) -> bool:

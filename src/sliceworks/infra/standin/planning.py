@@ -38,7 +38,16 @@ def replaced(prior: Object | None, state: Object, fixed: Iterable[str]) -> list[
     """The attributes that differ and cannot change on a thing that exists."""
     if prior is None:
         return []
-    return [path for path in fixed if _at(prior, path) != _at(state, path)]
+    return [path for path in fixed if _said(_at(prior, path)) != _said(_at(state, path))]
+
+
+def _said(value: Any) -> Any:
+    """What a value says: nothing, no, none and nought are the same to the cloud."""
+    if isinstance(value, dict):
+        return {key: _said(each) for key, each in value.items() if _said(each)} or None
+    if isinstance(value, list):
+        return [_said(each) for each in value] or None
+    return value or None
 
 
 def _at(state: Any, path: str) -> Any:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base.errors import SliceworksError
+from sliceworks.base.errors import CloudNotFound, SliceworksError, UsageError
 from sliceworks.infra.standin import mapping, messages, planning, schemas
+from sliceworks.infra.standin.kinds import unfilled
 from sliceworks.infra.standin.resources import DATA_SOURCES, KINDS
 from sliceworks.infra.standin.settings import Settings
 from sliceworks.infra.standin.values import UNKNOWN, decode, encode
@@ -15,6 +16,7 @@ from sliceworks.infra.standin.values import UNKNOWN, decode, encode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from sliceworks.infra.standin.kinds import Kind
     from sliceworks.infra.standin.schemas import Block
 
 Object = dict[str, Any]
@@ -143,11 +145,21 @@ class Provider:
         return response
 
     async def import_state(self, request: Any) -> Any:
-        """Only an id is known: the next read finds the rest, for kinds whose path follows from it."""
-        block = self._schemas.resources[request.type_name]
+        """Take over a thing that is there: its id says what it is called, and the cloud the rest."""
+        block, kind = self._schemas.resources[request.type_name], KINDS[request.type_name]
         response = messages.message("ImportResponse")()
-        state = _fitted(block, {"id": request.id, "name": request.id.rpartition("/")[2], "project": self._settings.project})
-        response.imported_resources.add(type_name=request.type_name, state=encode(state))
+        named = next((found for template in kind.imports if (found := unfilled(template, request.id)) is not None), None)
+        if named is None:
+            return _refused(response, f"{request.type_name} cannot be imported", _no_import(kind, request.id))
+        known = {"project": self._settings.project or None, "name": request.id, **named, mapping.IMPORTED: True}
+        try:
+            found = await kind.read(self._settings, block, known)
+        except SliceworksError as error:
+            return _refused(response, f"{request.type_name} cannot be read", error)
+        if found is None:
+            said = CloudNotFound(f"Cannot import non-existent remote object {request.id}")
+            return _refused(response, "Cannot import non-existent remote object", said)
+        response.imported_resources.add(type_name=request.type_name, state=encode(_fitted(block, {**known, **found})))
         return response
 
     async def read_data(self, request: Any) -> Any:
@@ -164,6 +176,13 @@ class Provider:
     async def stop(self, _: Any) -> Any:
         """Terraform was interrupted: what is under way ends by itself, and nothing new is asked."""
         return messages.message("Stopped")()
+
+
+def _no_import(kind: Kind, given: str) -> UsageError:
+    """Why a thing cannot be taken over by an id."""
+    if not kind.imports:
+        return UsageError("the stand-in takes over nothing of this kind", hint="Made again, it does no harm.")
+    return UsageError(f"{given!r} is none of its ids", hint=f"An id looks like {' or '.join(kind.imports)}.")
 
 
 def _doing(prior: Object | None, planned: Object | None) -> str:

@@ -36,6 +36,7 @@ class RouterNat:
 
     fixed = ("name", "project", "region", "router")
     filled_in: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     _router = _REGIONAL + "/routers/{router:last}"
     _names = Names(
         renamed={"subnetwork": "subnetworks", "nat64_subnetwork": "nat64Subnetworks"},

@@ -78,6 +78,7 @@ class DatasetMember:
 
     fixed = ("dataset_id", "project", "role", "member", "condition")
     filled_in: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     _path = "/projects/{project}/datasets/{dataset_id}"
 
     def _entry(self, state: Object) -> Object:
@@ -123,6 +124,7 @@ class FeatureMembership:
 
     fixed = ("feature", "location", "membership", "membership_location", "project")
     filled_in: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     _path = "/projects/{project}/locations/{location}/features/{feature}"
 
     def _member(self, state: Object) -> str:

@@ -31,6 +31,7 @@ class Member:
     thing: Callable[[str], str] = field(default=lambda path: path)
     fixed: tuple[str, ...] = ("role", "member", "condition")
     filled_in: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
 
     async def create(self, settings: Settings, block: Block, planned: Object) -> Object:
         """Add the member."""

@@ -21,6 +21,7 @@ class ProjectService:
 
     fixed = ("project", "service")
     filled_in: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     _path = "/projects/{project}/services/{service}"
 
     async def create(self, settings: Settings, block: Block, planned: Object) -> Object:
@@ -52,8 +53,8 @@ class ServiceAccount:
 
     fixed = ("account_id", "project")
     filled_in: tuple[str, ...] = ()
-    _address = "{account_id}@{project}.iam.gserviceaccount.com"
-    _path = "/projects/{project}/serviceAccounts/" + _address
+    _path = "/projects/{project}/serviceAccounts/{account_id}@{project}.iam.gserviceaccount.com"
+    imports = (_path[1:],)
 
     async def create(self, settings: Settings, block: Block, planned: Object) -> Object:
         """A new account."""
@@ -155,6 +156,7 @@ KINDS: dict[str, Kind] = {
         update_mask=True,
         operations="longrunning",
         named_by_answer=True,
+        also=("projects/{project}/locations/{region}/tensorboards/{number}",),
     ),
 }
 DATA_SOURCES = {"google_project": project, "google_client_config": client_config}

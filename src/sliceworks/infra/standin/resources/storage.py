@@ -38,6 +38,7 @@ class BucketObject:
 
     fixed = ("bucket", "name")
     filled_in: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
 
     async def create(self, settings: Settings, block: Block, planned: Object) -> Object:
         """Send the content."""
@@ -102,6 +103,7 @@ KINDS: dict[str, Kind] = {
             upper=frozenset({"location"}),
         ),
         derived={"url": "gs://{name}"},
+        also=("{project}/{name}",),
     ),
     "google_storage_bucket_iam_member": Member(
         "storage",

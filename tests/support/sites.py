@@ -1,0 +1,142 @@
+"""An environment that real Terraform makes in a twin of its own: one small stage, so that each test takes seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base.yamls import load_all
+from sliceworks.cloud import Session, Token
+from sliceworks.infra import programs
+from sliceworks.infra.environments import Site
+from sliceworks.infra.targets import TwinTarget
+from sliceworks.infra.workspaces import Workspace
+from sliceworks.specs import documents
+from sliceworks.specs.environment import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Object = dict[str, Any]
+DOCUMENT = """apiVersion: sliceworks.dev/v1alpha1
+kind: Environment
+metadata: {{name: {name}}}
+spec:
+  project: my-project
+  region: us-central2
+  zones: [us-central2-b]
+  deletionProtection: false
+  forceDestroy: true
+  automation: {{create: false, bucket: {name}-automation, serviceAccount: robot-one}}
+  identities: {{nodes: {{name: {name}-nodes, roles: [roles/logging.logWriter]}}}}
+  buckets: {{{name}-data: {{}}}}
+  tensorboard: {{name: {name}-runs}}
+"""
+STAGE = "1-base"
+
+
+@dataclass
+class Twin:
+    """A twin that runs beside the test, and who may ask it."""
+
+    home: Path
+    address: str = ""
+    token: str = field(default="", repr=False)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command of ours, with this twin at home."""
+        environment = {**os.environ, "SLICEWORKS_HOME": str(self.home)}
+        command = [sys.executable, "-m", "sliceworks", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+    def ask(self, method: str, path: str, body: Object | None = None, query: Object | None = None) -> Object:
+        """One of the cloud's APIs."""
+
+        async def main() -> Object:
+            async with Session(self.address, Token(self.token)) as session:
+                return await session.call(method, path, body, query)
+
+        return asyncio.run(main())
+
+    def upload(self, bucket: str, name: str, content: bytes) -> None:
+        """An object in a bucket."""
+
+        async def main() -> None:
+            async with Session(self.address, Token(self.token)) as session:
+                await session.upload(
+                    f"/upload/storage/v1/b/{bucket}/o", content, {"uploadType": "media", "name": name}, "text/plain"
+                )
+
+        asyncio.run(main())
+
+    def inject(self, folder: Path, *faults: str) -> None:
+        """Order faults of the cloud, each as a Scenario has them."""
+        events = "".join(f"  - {{at: 0s, cloudFault: {{{fault}}}}}\n" for fault in faults)
+        file = folder / "trouble.yaml"
+        head = "apiVersion: sliceworks.dev/v1alpha1\nkind: Scenario\nmetadata: {name: trouble}\nspec:\n  duration: 1h\n  events:\n"
+        file.write_text(head + events)
+        done = self.run("twin", "inject", "-f", str(file))
+        assert done.returncode == 0, done.stderr
+
+    def document(self, folder: Path, name: str) -> Path:
+        """An environment whose bucket for the state is there."""
+        self.ask("POST", "/storage/v1/b", {"name": f"{name}-automation", "location": "us-central2"}, {"project": "my-project"})
+        file = folder / "environment.yaml"
+        file.write_text(DOCUMENT.format(name=name))
+        return file
+
+    def site(self, file: Path) -> Site:
+        """The same as the commands would have it."""
+        [document] = load_all(file.read_text(), str(file))
+        found = documents.read(document)
+        assert isinstance(found, Environment)
+        folder = self.home / "twins" / "default" / "environments" / found.metadata.name
+        return Site(found, TwinTarget(address=self.address, token=self.token), Workspace(folder), programs.find())
+
+    def there(self, name: str) -> list[str]:
+        """What the cloud has of an environment, by path."""
+        at = "projects/my-project"
+        found = []
+        for path, key in (
+            (f"/compute/v1/{at}/global/networks", "items"),
+            (f"/compute/v1/{at}/regions/us-central2/subnetworks", "items"),
+            (f"/compute/v1/{at}/regions/us-central2/routers", "items"),
+            (f"/iam/v1/{at}/serviceAccounts", "accounts"),
+            (f"/aiplatform/v1/{at}/locations/us-central2/tensorboards", "tensorboards"),
+            ("/storage/v1/b?project=my-project", "items"),
+        ):
+            for each in self.ask("GET", path).get(key) or ():
+                called = str(each.get("displayName") if key == "tensorboards" else each["name"]).rpartition("/")[2]
+                if called.startswith(f"{name}-") and not called.endswith("-automation"):
+                    found.append(called.partition("@")[0])
+        return sorted(found)
+
+
+def began(_: object) -> Any:
+    """Who hears of each stage, and does nothing."""
+    return lambda said: None
+
+
+def apply_base(site: Site) -> None:
+    """Make the first stage only."""
+    next(site.apply(began))
+
+
+def twin_at(home: Path) -> Iterator[Twin]:
+    """A twin with fast time, until the block ends."""
+    twin = Twin(home)
+    started = twin.run("twin", "start", "--memory", "--speed", "120")
+    assert started.returncode == 0, started.stderr
+    folder = home / "twins" / "default"
+    twin.token = (folder / "token").read_text().strip()
+    [status] = orjson.loads(twin.run("twin", "status", "-o", "json").stdout)
+    twin.address = status["cloud"]
+    yield twin
+    twin.run("twin", "stop")
