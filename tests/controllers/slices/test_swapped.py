@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.support.slices import Rig, jobset, on_rig
 
 from sliceworks.base import clock
+from sliceworks.controllers.slices.bodies import job_key, pool_name
+from sliceworks.controllers.slices.views import Ref
 
 
 def test_every_leader_has_a_place_where_the_cloud_makes_few_pools_at_once() -> None:
@@ -42,6 +44,21 @@ def test_jobs_that_found_a_place_on_pools_of_others_get_none() -> None:
         await rig.client.create(jobset("train", 4, topology="2x2x1", pods=1, seconds=10_000))
         await rig.until(lambda: _running(rig, 4), 300)
         await clock.sleep(600)
+        assert len(await rig.slices()) == 2
+
+    on_rig(course)
+
+
+def test_a_leader_waits_no_longer_than_the_cloud_although_the_pool_that_failed_was_anothers() -> None:
+    """The first leader goes to the second's pool while its own cannot be made: the second is to have that one instead."""
+
+    async def course(rig: Rig) -> None:
+        first = pool_name("train", job_key(Ref("default", "train-slice-0")))
+        rig.cluster.cloud.faults.add({"fault": "Stockout", "match": {"nodePool": first}, "for": 600})
+        await rig.client.create(jobset("train", 2, topology="2x2x1", pods=1, seconds=10_000))
+        await clock.sleep(600)
+        assert len(await rig.pods("Running")) == 1
+        await rig.until(lambda: _running(rig, 2), 900)
         assert len(await rig.slices()) == 2
 
     on_rig(course)

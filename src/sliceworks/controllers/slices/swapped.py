@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.world import Decision, World
 
 _WORKS = ("RUNNING", "RECONCILING")
+_BROKEN = ("ERROR", "RUNNING_WITH_ERROR")
 GRACE = 15.0  # seconds in which any scheduler would have placed a leader on a pool of its own that is free
 
 
@@ -60,9 +61,14 @@ def _of_group(stem: str, group: _Group, world: World, decision: Decision) -> Ite
     free = max(sum(pool.status in _WORKS for pool in group.pools) - placed, 0)
     lacking = max(settled, len(missing) - free)
     coming = sum(_is_coming(job, by_job.get(job), jobset.ref, world) for job in others)
-    left = (job for job in others if job not in by_job and not _is_asked_for(job, jobset.ref, world))
+    left = (job for job in others if _is_left(by_job.get(job)) and not _is_asked_for(job, jobset.ref, world))
     for demand, job in zip(missing[: max(lacking - coming, 0)], left, strict=False):
         yield replace(demand, job=job, key=job_key(job))
+
+
+def _is_left(pool: Pool | None) -> bool:
+    """Whether a Job that does not wait has no pool that anybody could have: none at all, or one that came to nothing."""
+    return pool is None or pool.status in _BROKEN
 
 
 def _is_settled(pool: Pool, world: World, decision: Decision) -> bool:
