@@ -24,7 +24,7 @@ from bench.measure.slices import Twin
 
 from sliceworks.base import clock, progress
 from sliceworks.cli.train_why import answer_for
-from sliceworks.kube.well_known import NAMESPACE
+from sliceworks.kube.well_known import JOB, NAMESPACE
 from sliceworks.training.why.reading import CLUSTER_QUEUE, FLAVOR, JOBSET, LOCAL_QUEUE
 
 if TYPE_CHECKING:
@@ -72,10 +72,11 @@ async def jobs(client: Client, count: int) -> None:
 
 
 async def settled(client: Client, count: int) -> None:
-    """Wait until Kueue has seen them all."""
+    """Wait until Kueue has seen them all and JobSet has made their Jobs, so that the twin has nothing else to do."""
     while True:
         status = (await client.get(CLUSTER_QUEUE, "slices")).get("status") or {}
-        if int(status.get("pendingWorkloads") or 0) + int(status.get("reservingWorkloads") or 0) >= count:
+        queued = int(status.get("pendingWorkloads") or 0) + int(status.get("reservingWorkloads") or 0)
+        if queued >= count and (await client.list(JOB, limit=1)).remaining >= count - 1:
             return
         await clock.sleep(1)
 

@@ -40,16 +40,20 @@ _WORDS = {
 
 def awaited(evidence: Evidence) -> bool:
     """Whether the slice controller has a part in it, and is not done."""
-    if condition(evidence.jobset, labels.SLICES_READY).get("status") == "False":
+    if condition(evidence.jobset, labels.SLICES_READY).get("status") == "False" or _told_pod(evidence) is not None:
         return True
     return any((each.get("spec") or {}).get("controllerName") == labels.SLICES_CHECK for each in evidence.checks.values())
 
 
 def slices(evidence: Evidence) -> Iterator[Cause]:
-    """How far its slices are, and what is in their way."""
-    told = condition(evidence.jobset, labels.SLICES_READY)
+    """How far its slices are, and what is in their way: as the JobSet says, or else the pod that leads a slice."""
+    told, pod = condition(evidence.jobset, labels.SLICES_READY), _told_pod(evidence)
+    where = []
     if told.get("status") == "False":
-        where = [seen(evidence.jobset, f"status.conditions[{labels.SLICES_READY}]")]
+        where.append(seen(evidence.jobset, f"status.conditions[{labels.SLICES_READY}]"))
+    elif pod is not None:
+        told = condition(pod, labels.SLICE_READY)
+    if told.get("status") == "False":
         yield _standing(evidence, told.get("reason", ""), told.get("message", ""), where)
 
 
@@ -111,7 +115,9 @@ def _pools_seen(evidence: Evidence, status: str) -> list[Seen]:
 
 
 def _told_pod(evidence: Evidence) -> Object | None:
-    return next((pod for pod in evidence.pods if condition(pod, labels.SLICE_READY).get("status") == "False"), None)
+    """A pod without a place for which the controller has a word."""
+    waiting = (pod for pod in evidence.pods if not pod["spec"].get("nodeName"))
+    return next((pod for pod in waiting if condition(pod, labels.SLICE_READY).get("status") == "False"), None)
 
 
 def _templates(evidence: Evidence) -> Iterator[Object]:
