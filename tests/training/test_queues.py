@@ -107,6 +107,8 @@ def test_members_may_submit_jobs_in_their_namespace_and_nowhere_else() -> None:
                 ("research", "localqueues", "list"),
                 ("research", "localqueues", "create"),
                 ("product", "jobsets", "create"),
+                ("", "clusterqueues", "list"),
+                ("", "clusterqueues", "update"),
             ):
                 group = "jobset.x-k8s.io" if resource == "jobsets" else "kueue.x-k8s.io"
                 asked = {"namespace": namespace, "verb": verb, "group": group, "resource": resource}
@@ -119,7 +121,7 @@ def test_members_may_submit_jobs_in_their_namespace_and_nowhere_else() -> None:
                 found[namespace, resource, verb] = (await client.create(review))["status"]["allowed"]
             return found
 
-    assert list(clock.run(main(), virtual=True, seed=1).values()) == [True, True, False, False]
+    assert list(clock.run(main(), virtual=True, seed=1).values()) == [True, True, False, False, True, False]
 
 
 def test_shares_and_what_is_left_make_up_everything() -> None:

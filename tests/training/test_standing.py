@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sliceworks.cli.bars import bar
 from sliceworks.training.standing import standings
 
 QUEUE = {
@@ -63,3 +64,36 @@ def test_work_of_an_unknown_queue_is_nobodys() -> None:
     stray["spec"]["queueName"] = "other"
     [found] = standings([QUEUE], [LOCAL], [stray])
     assert found.waiting == ()
+
+
+def in_cohort(name: str, nominal: str, used: str, borrowed: str = "0", lend: str | None = None) -> dict[str, Any]:
+    resource = {"name": "google.com/tpu", "nominalQuota": nominal, **({"lendingLimit": lend} if lend else {})}
+    flavors = [{"name": "v4-16", "resources": [resource]}]
+    found = [{"name": "v4-16", "resources": [{"name": "google.com/tpu", "total": used, "borrowed": borrowed}]}]
+    spec = {"cohortName": "team", "resourceGroups": [{"coveredResources": ["google.com/tpu"], "flavors": flavors}]}
+    return {"metadata": {"name": name}, "spec": spec, "status": {"flavorsReservation": found}}
+
+
+def test_what_is_borrowed_is_lent_by_those_who_leave_something_idle() -> None:
+    queues = [
+        in_cohort("a", "8", "16", "8"),
+        in_cohort("b", "16", "4"),
+        in_cohort("c", "16", "12"),
+        in_cohort("d", "16", "0", lend="0"),
+    ]
+    assert [float(each.holdings[0].lent) for each in standings(queues, [], [])] == [0, 6, 2, 0]
+
+
+def test_a_queue_without_a_cohort_lends_nothing() -> None:
+    alone = in_cohort("a", "16", "4")
+    del alone["spec"]["cohortName"]
+    assert standings([alone], [], [])[0].holdings[0].lent == 0
+
+
+def test_bars_tell_use_borrowed_and_idle_apart() -> None:
+    assert bar(0, 32) == "." * 20
+    assert bar(16, 32) == "#" * 10 + "." * 10
+    assert bar(32, 32) == "#" * 20
+    assert bar(24, 16, 8) == "#" * 13 + "+" * 7
+    assert bar(4, 0, 4) == "+" * 20
+    assert bar(0, 0) == "." * 20

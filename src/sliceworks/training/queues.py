@@ -27,6 +27,16 @@ MEMBER_RULES: tuple[Object, ...] = (
     {"apiGroups": ["visibility.kueue.x-k8s.io"], "resources": ["localqueues/pendingworkloads"], "verbs": ["get"]},
 )
 """What members of a team may do beyond the cluster's `edit`."""
+READER_RULES: tuple[Object, ...] = (
+    {
+        "apiGroups": ["kueue.x-k8s.io"],
+        "resources": ["clusterqueues", "cohorts", "resourceflavors", "workloadpriorityclasses"],
+        "verbs": ["get", "list", "watch"],
+    },
+    {"apiGroups": ["visibility.kueue.x-k8s.io"], "resources": ["clusterqueues/pendingworkloads"], "verbs": ["get"]},
+)
+"""What members of every team may read of the whole cluster: without it nobody can tell them that a queue never holds their job."""
+_READERS = "sliceworks-queue-readers"
 
 
 def manifests(environment: Environment) -> list[Object]:
@@ -38,7 +48,8 @@ def manifests(environment: Environment) -> list[Object]:
     objects += _cluster_queues(spec, found)
     for name, team in spec.teams.items():
         objects += _team(spec, name, team)
-    return objects
+    members = list(dict.fromkeys(member for team in spec.teams.values() for member in team.members))
+    return objects + (_readers(members) if members else [])
 
 
 def _priority(name: str, value: int) -> Object:
@@ -141,16 +152,25 @@ def _address(spec: EnvironmentSpec, team: Team) -> str:
 
 def _members(team: Team, place: Object) -> list[Object]:
     """What members may do. Neither JobSet nor Kueue adds its kinds to the cluster's `edit`: a role of the namespace has them."""
-    subjects = []
-    for member in team.members:
-        kind, _, name = member.partition(":")
-        subjects.append({"kind": _SUBJECTS[kind], "name": name, "apiGroup": _RBAC})
+    subjects = [_subject(member) for member in team.members]
     metadata = {"name": "trainers", **place}
     return [
         {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": list(MEMBER_RULES)},
         _binding("members", place, "ClusterRole", "edit", subjects),
         _binding("trainers", place, "Role", "trainers", subjects),
     ]
+
+
+def _subject(member: str) -> Object:
+    kind, _, name = member.partition(":")
+    return {"kind": _SUBJECTS[kind], "name": name, "apiGroup": _RBAC}
+
+
+def _readers(members: list[str]) -> list[Object]:
+    metadata = {"name": _READERS}
+    binding = _binding(_READERS, {}, "ClusterRole", _READERS, [_subject(member) for member in members])
+    role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": list(READER_RULES)}
+    return [role, {**binding, "kind": "ClusterRoleBinding"}]
 
 
 def _binding(name: str, place: Object, kind: str, role: str, subjects: list[Object]) -> Object:
