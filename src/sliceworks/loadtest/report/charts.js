@@ -10,6 +10,7 @@ function make(parent, name, attributes) {
 
 function shown(value, unit) {
   if (value === null || value === undefined) return "–";
+  if (value === 0) return "0 " + unit;
   if (unit === "s") {
     if (value >= 1) return value.toPrecision(3) + " s";
     return value >= 1e-4 ? (value * 1e3).toPrecision(3) + " ms" : (value * 1e6).toPrecision(2) + " µs";
@@ -31,9 +32,11 @@ function scale(values, from, to, log) {
 function ticks(scale) {
   const found = [];
   if (scale.log) {
+    const decades = Math.log10(scale.high / scale.low);
+    const digits = decades > 3 ? [1] : decades > 1 ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 7, 8, 9];
     for (let power = Math.floor(Math.log10(scale.low)); power <= Math.log10(scale.high); power++)
-      for (const digit of [1, 2, 5]) { const v = digit * 10 ** power; if (v >= scale.low && v <= scale.high) found.push(v); }
-    return found.length > 8 ? found.filter(v => Number.isInteger(Math.log10(v) + 1e-9) || /^1/.test(v.toExponential())) : found;
+      for (const digit of digits) { const v = digit * 10 ** power; if (v >= scale.low && v <= scale.high) found.push(v); }
+    return found;
   }
   const span = scale.high - scale.low, raw = span / 5, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map(d => d * power).find(s => s >= raw);
@@ -59,7 +62,7 @@ function draw(place, chart) {
       down = true;
       if (series.dots) make(svg, "circle", { cx: x.at(v), cy: y.at(value), r: 3.5, fill: `var(--c${number % 5})` });
     });
-    make(svg, "path", { d: path, fill: "none", stroke: `var(--c${number % 5})`, "stroke-width": 1.8 });
+    make(svg, "path", { d: path, fill: "none", stroke: `var(--c${number % 5})`, "stroke-width": series.wide ? 6 : 1.8, opacity: series.wide ? 0.35 : 1 });
   });
   const cursor = make(svg, "line", { y1: top, y2: height - bottom, x1: -9, x2: -9, class: "cursor" });
   const legend = document.createElement("div");

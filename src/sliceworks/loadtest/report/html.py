@@ -73,7 +73,7 @@ def _charts(run: dict[str, Any], times: dict[str, list[Any]], spread: dict[str, 
     at = times["at"]
 
     def lines(*names: str) -> list[dict[str, Any]]:
-        return [{"name": name, "x": at, "y": times[name]} for name in names]
+        return [{"name": name, "x": at, "y": times[name], "wide": name == "asked"} for name in names]
 
     charts: list[dict[str, Any]] = [
         {"title": "Latency over time, end to end", "x": "s", "y": "s", "logY": True, "series": lines("p50", "p90", "p99")},
