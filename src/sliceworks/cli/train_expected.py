@@ -31,4 +31,4 @@ def words(found: Expectation) -> str:
     if first.high < 1:
         return f"{name} starts at once."
     span = f"90 %: {duration.human(first.low)} – {duration.human(first.high)}"
-    return f"{name} starts in about {duration.human(first.median)} ({span}); more: sliceworks train forecast {name} -n {found.job.key[0]}"
+    return f"{name} starts in about {duration.human(first.median)} ({span}). See: sliceworks train forecast {name}"

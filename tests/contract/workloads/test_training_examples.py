@@ -1,0 +1,105 @@
+"""The examples of training jobs on machines of every kind: taken by the webhooks, admitted, placed, and run to their ends.
+
+Only the time they run is another: a second, where they would train for an hour.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.players import player
+from tests.support.waiting import eventually
+
+from sliceworks.rehearsal import documents, submissions
+from sliceworks.training.states import state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.clusters import Cluster
+    from tests.support.http import Api
+    from tests.support.kueue_settings import Settings
+
+CLUSTER = "training"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "training-jobs"
+NAMES = sorted(file.stem for file in EXAMPLES.glob("*.yaml"))
+TEAM = "tpu-training"
+_JOBSETS = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{TEAM}/jobsets"
+_KUEUE, _RUN = "/apis/kueue.x-k8s.io/v1beta2", "sliceworks.dev/run-seconds"
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def platform(cluster: Cluster, kueue: Settings) -> Iterator[Api]:
+    """Queues and nodes as the example's Environment has them."""
+    with player(cluster):
+        for document in documents.read(EXAMPLES / "platform"):
+            cluster.api.post(_home(document.data), document.data).ok(201)
+        queue = f"{_KUEUE}/namespaces/{TEAM}/localqueues/tpu-job-queue"
+        eventually(lambda: _true(cluster.api.get(queue).ok().json, "Active"), 60, "the queue")
+        yield cluster.api
+
+
+def _home(obj: Object) -> str:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    plural = obj["kind"].lower() + ("es" if obj["kind"].endswith("s") else "s")
+    place = f"/namespaces/{obj['metadata']['namespace']}" if "namespace" in obj["metadata"] else ""
+    return f"/apis/{group}/{version}{place}/{plural}" if group else f"/api/{version}{place}/{plural}"
+
+
+def _true(obj: Object, kind: str) -> bool:
+    return any(each["type"] == kind and each["status"] == "True" for each in (obj.get("status") or {}).get("conditions") or ())
+
+
+def _hurried(jobset: Object, seconds: str) -> Object:
+    """The same, but over in so many seconds. Helpers have no end of their own."""
+    for job in jobset["spec"]["replicatedJobs"]:
+        template = job["template"]["spec"]["template"]
+        if _RUN in (template.get("metadata") or {}).get("annotations", {}):
+            template["metadata"]["annotations"][_RUN] = seconds
+    return jobset
+
+
+def test_every_example_completes_on_the_hosts_that_it_asks_for(platform: Api) -> None:
+    asked = {name: submissions.read(EXAMPLES / f"{name}.yaml") for name in NAMES}
+    for each in asked.values():
+        platform.post(_JOBSETS, _hurried(each.jobset(), "1")).ok(201)
+    hosts: dict[str, set[str]] = {name: set() for name in NAMES}
+
+    def ended() -> bool:
+        for pod in platform.get(f"/api/v1/namespaces/{TEAM}/pods").ok().json["items"]:
+            labels = pod["metadata"]["labels"]
+            if labels["jobset.sigs.k8s.io/replicatedjob-name"] == "slice" and pod["spec"].get("nodeName"):
+                hosts[labels["jobset.sigs.k8s.io/jobset-name"]].add(pod["metadata"]["name"].rpartition("-")[0])
+        states = {each["metadata"]["name"]: state(each) for each in platform.get(_JOBSETS).ok().json["items"]}
+        assert "failed" not in states.values(), states
+        return states == dict.fromkeys(NAMES, "completed")
+
+    eventually(ended, 90, "the end of all jobs")
+    assert {name: len(found) for name, found in hosts.items()} == {name: each.ask.hosts for name, each in asked.items()}
+
+
+def test_a_spot_job_begins_again_when_a_host_is_taken_and_that_costs_no_restart(platform: Api) -> None:
+    submission = submissions.read(EXAMPLES / "spot" / "20-job.yaml")
+    platform.post(_JOBSETS, _hurried(submission.jobset(), "4")).ok(201)
+    spot = f"{_JOBSETS}/spot"
+    eventually(lambda: state(platform.get(spot).ok().json) == "running", 60, "it runs")
+    node = platform.get("/api/v1/nodes/gke-v5e-spot-0-2").ok().json
+    taken = {"sliceworks.dev/state": "preempted", "sliceworks.dev/shutdown-seconds": "2"}
+    platform.patch("/api/v1/nodes/gke-v5e-spot-0-2", {"metadata": {"annotations": taken}}).ok()
+    eventually(lambda: platform.get(spot).ok().json["status"].get("restarts"), 60, "it begins again")
+    eventually(lambda: platform.get("/api/v1/nodes/gke-v5e-spot-0-2").status == 404, 60, "the machine is gone")
+    fresh = {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"]}
+    spec = {"podCIDR": node["spec"]["podCIDR"], "podCIDRs": node["spec"]["podCIDRs"], "taints": _own(node["spec"]["taints"])}
+    status = {"capacity": node["status"]["capacity"], "allocatable": node["status"]["allocatable"]}
+    platform.post("/api/v1/nodes", {"metadata": fresh, "spec": spec, "status": status}).ok(201)
+    eventually(lambda: state(platform.get(spot).ok().json) == "completed", 90, "its end")
+    found = platform.get(spot).ok().json["status"]
+    assert found["restarts"] >= 1
+    assert found.get("restartsCountTowardsMax", 0) == 0
+
+
+def _own(taints: list[Object]) -> list[Object]:
+    return [each for each in taints if not each["key"].startswith("node.kubernetes.io/")]
