@@ -53,10 +53,14 @@ def check(file: Path, skipped: tuple[str, ...], output: str) -> int:
 @click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write.")
 @options.quiet
 def cloudbuild(file: Path, folder: Path) -> int:
-    """Write what Cloud Build needs to make and remove the environment: modules, variables, and two builds."""
+    """Write what Cloud Build needs to make and remove the environment: modules, variables, and two builds.
+
+    Infrastructure Manager's files come along, in a folder of their own: a deployment for each stage, and the commands.
+    """
+    from sliceworks.infra import manager
     from sliceworks.infra.cloudbuild import builds, commands
     from sliceworks.infra.stages import stages
-    from sliceworks.infra.workspaces import Workspace
+    from sliceworks.infra.workspaces import Workspace, write_deployments
 
     environment = sound(file, ())
     environment = with_roles(environment, graphs_of(environment, file))
@@ -66,5 +70,6 @@ def cloudbuild(file: Path, folder: Path) -> int:
         workspace.write_for_builds(stage)
     for name, text in builds(environment).items():
         (folder / name).write_text(text)
+    write_deployments(folder / manager.FOLDER, environment)
     click.echo(commands(environment), nl=False)
     return 0

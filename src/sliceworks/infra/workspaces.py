@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.infra import manager
+
 if TYPE_CHECKING:
     from sliceworks.infra.stages import Stage
+    from sliceworks.specs.environment import Environment
 
 Object = dict[str, Any]
 _OURS = "*.tf", "*.tftpl", "*.proto", "columns.json"
@@ -63,6 +66,22 @@ class Workspace:
         itself = {"bootstrap": {"service_account": None}} if "bootstrap" in {**stage.variables, **stage.takes} else {}
         _put(self.stage(stage.name) / "environment.auto.tfvars.json", {**stage.variables, **itself})
         _put(self.stage(stage.name) / "backend.tf.json", {"terraform": {"backend": {"gcs": {}}}})
+
+
+def write_deployments(folder: Path, environment: Environment) -> None:
+    """What Infrastructure Manager takes: a folder for each deployment, with the modules in it, and the command lines."""
+    source = modules()
+    for stage in manager.deployments(environment):
+        home = folder / stage.name
+        home.mkdir(parents=True, exist_ok=True)
+        for file in (source / "stages" / stage.name).glob("*.tf"):
+            (home / file.name).write_text(manager.standalone(file.read_text()))
+        for name in manager.modules_of((home / "main.tf").read_text()):
+            shutil.copytree(source / "modules" / name, home / "modules" / name, dirs_exist_ok=True)
+        (home / manager.INPUTS).write_text(manager.inputs(environment, stage))
+    for name, text in manager.scripts(environment).items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
 
 
 def _put(file: Path, data: Object) -> None:

@@ -83,3 +83,14 @@ resource "google_storage_bucket_object" "backend" {
     service_account = google_service_account.automation.email
   })
 }
+
+resource "google_storage_bucket_object" "variables" {
+  bucket       = google_storage_bucket.automation.name
+  name         = "tfvars/bootstrap.auto.tfvars.json"
+  content_type = "application/json"
+  content = jsonencode({
+    project_id = var.project_id
+    region     = var.region
+    bootstrap  = { service_account = google_service_account.automation.email }
+  })
+}

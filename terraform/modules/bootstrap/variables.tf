@@ -68,7 +68,7 @@ variable "state_prefix" {
 variable "stages" {
   description = "The stages to prepare backend files for."
   type        = set(string)
-  default     = ["1-base", "2-cluster", "3-serving", "4-load"]
+  default     = ["0-bootstrap", "1-base", "2-cluster", "3-serving", "4-load"]
 }
 
 variable "force_destroy" {

@@ -135,4 +135,11 @@ resource "google_container_cluster" "this" {
       }
     }
   }
+
+  lifecycle {
+    precondition {
+      condition     = !local.autopilot || var.release_channel != "none"
+      error_message = "An Autopilot cluster follows a release channel."
+    }
+  }
 }

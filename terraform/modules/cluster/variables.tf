@@ -56,11 +56,6 @@ variable "release_channel" {
     condition     = contains(["none", "rapid", "regular", "stable"], var.release_channel)
     error_message = "The release channel is none, rapid, regular or stable."
   }
-
-  validation {
-    condition     = var.mode != "autopilot" || var.release_channel != "none"
-    error_message = "An Autopilot cluster follows a release channel."
-  }
 }
 
 variable "network" {

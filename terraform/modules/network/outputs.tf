@@ -6,4 +6,9 @@ output "network" {
     pods_range     = local.create ? "pods" : var.existing.pods_range
     services_range = local.create ? "services" : var.existing.services_range
   }
+
+  precondition {
+    condition     = (var.existing == null) == (var.name != null && var.subnet != null)
+    error_message = "Give name and subnet of a network to make, or an existing one."
+  }
 }

@@ -46,9 +46,4 @@ variable "existing" {
     services_range = string
   })
   default = null
-
-  validation {
-    condition     = (var.existing == null) == (var.name != null && var.subnet != null)
-    error_message = "Give name and subnet of a network to make, or an existing one."
-  }
 }

@@ -1,5 +1,5 @@
-# Stage 0: what must exist before the rest can be provisioned. Its own state stays with whoever runs it: the bucket
-# for states is among the things it makes.
+# Stage 0: what must exist before the rest can be provisioned. Its own state begins with whoever runs it, for the bucket for
+# states is among the things it makes; then it goes there, too.
 
 provider "google" {
   project = var.project_id
