@@ -107,6 +107,8 @@ def test_a_team_that_is_no_longer_asked_for_goes_with_its_namespace() -> None:
         await apply(client, small(TEAMS))
         gone = [each for each in await apply(client, small("  teams: {training: {}}\n")) if each.action == "delete"]
         assert {str(each.who) for each in gone} == {
+            "ClusterRole sliceworks-queue-readers",
+            "ClusterRoleBinding sliceworks-queue-readers",
             "LocalQueue research/queue",
             "Namespace research",
             "ResourceQuota research/jobs",
