@@ -56,7 +56,9 @@ def _waiting(found: list[tuple[Object, Object]]) -> Cause:
         return _memory(pod, status, len(found))
     if kind is kinds.CRASH_LOOP:
         ended = f" with exit code {last['exitCode']}" if "exitCode" in last else ""
-        words = f"{status['name']} of {count} ends{ended} soon after it starts, {status.get('restartCount', 0)} times so far."
+        words = (
+            f"{status['name']} of {count} ends{ended} soon after it starts, {_times(int(status.get('restartCount') or 0))} so far."
+        )
         return kind.cause(words, where, seen(pod, f"status.containerStatuses[{status['name']}].lastState", "Pod"), said=said)
     words = (
         f"{count} cannot pull {status.get('image', 'the image')}."
@@ -105,7 +107,7 @@ def _end(what: str, found: list[tuple[Object, Object]]) -> Cause:
     words = f"{status['name']} of {_pods(len(found))} ended with exit code {what}."
     job = pod["metadata"]["labels"].get("jobset.sigs.k8s.io/jobset-name", "")
     remedy = f"`sliceworks train logs {job}` shows what {pod['metadata']['name']} wrote"
-    return kinds.EXIT_CODE.cause(words, where, remedy=remedy, said=ended.get("message") or ended.get("reason", ""))
+    return kinds.EXIT_CODE.cause(words, where, remedy=remedy, said=ended.get("message", ""))
 
 
 def _volumes(evidence: Evidence) -> Iterator[Cause]:
@@ -129,7 +131,7 @@ def unready(evidence: Evidence) -> Iterator[Cause]:
     if found:
         told = condition(found[0], "Ready")
         yield kinds.NOT_READY.cause(
-            f"{_pods(len(found))} run and are not ready.",
+            f"{'1 pod runs and is' if len(found) == 1 else f'{len(found)} pods run and are'} not ready.",
             seen(found[0], "status.conditions[Ready]", "Pod"),
             said=told.get("message", ""),
         )
@@ -148,3 +150,7 @@ def _statuses(pod: Object) -> Iterable[Object]:
 
 def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

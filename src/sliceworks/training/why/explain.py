@@ -19,10 +19,21 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 
+# Whoever waits for one of these has a place in line, and gets what others give back.
+_IN_LINE = (
+    kinds.QUOTA_IN_USE,
+    kinds.BORROWING_LIMIT,
+    kinds.LOWER_PRIORITY,
+    kinds.BEHIND,
+    kinds.OTHERS_NOT_READY,
+    kinds.WAITS,
+)
+
+
 def explain(evidence: Evidence) -> Answer:
     """Say why a job is where it is. There is always at least one cause: what runs well has that for its cause."""
     causes = tuple(_causes(evidence))
-    waits = any(each.kind.layer == kinds.QUEUE for each in causes)
+    waits = any(each.kind in _IN_LINE for each in causes)
     return Answer(
         evidence.namespace,
         evidence.name,
@@ -62,17 +73,14 @@ def _placed(evidence: Evidence) -> Iterator[Cause]:
     """It may run: its slices, its pods and their containers, in the order in which they come to be."""
     if evidence.suspended:
         return
-    made = list(capacity.slices(evidence))
-    yield from made
-    if not made:
-        yield from placement.places(evidence)
-    yield from placement.followers(evidence)
-    yield from placement.refused(evidence)
-    yield from containers.troubles(evidence)
-    yield from containers.ends(evidence)
-    yield from jobset.restarting(evidence)
-    yield from jobset.parts(evidence)
-    yield from containers.unready(evidence)
+    found = list(capacity.slices(evidence)) or list(placement.places(evidence))
+    found += placement.followers(evidence)
+    found += placement.refused(evidence)
+    found += containers.troubles(evidence)
+    found += containers.ends(evidence)
+    found += jobset.restarting(evidence)
+    found += jobset.parts(evidence)
+    yield from found or containers.unready(evidence)
 
 
 def _well(evidence: Evidence) -> Cause:

@@ -49,11 +49,7 @@ def _failed(evidence: Evidence) -> Iterator[Cause]:
     if told.get("reason") == _MAX_RESTARTS:
         most = _most_restarts(jobset)
         spent = (
-            "It may never be restarted"
-            if not most
-            else f"All {most} restarts are spent"
-            if most > 1
-            else "Its one restart is spent"
+            "No restart is allowed" if not most else f"All {most} restarts are spent" if most > 1 else "Its one restart is spent"
         )
         yield kinds.RESTARTS_SPENT.cause(
             f"{spent}.",

@@ -151,9 +151,8 @@ def followers(evidence: Evidence) -> Iterator[Cause]:
     if missing < 1:
         return
     told = next((each for each in evidence.events_of("Job", job["metadata"]["name"]) if each["reason"] == "FailedCreate"), {})
-    words = (
-        f"{_hosts(missing)} of {len(waiting)} slices wait until the first host of their slice has a place: all must be in its pool."
-    )
+    slices = "one slice wait" if len(waiting) == 1 else f"{len(waiting)} slices wait"
+    words = f"{_hosts(missing)} of {slices} until the first host of the slice has a place: all must be in its pool."
     yield kinds.FOLLOWER.cause(
         words,
         seen(leader, f"metadata.annotations[{_EXCLUSIVE}]", "Pod"),
@@ -183,7 +182,7 @@ def refused(evidence: Evidence) -> Iterator[Cause]:
         told = next((each for each in evidence.events_of("Job", job["metadata"]["name"]) if each["reason"] == "FailedCreate"), None)
         if told is not None and missing > 0 and not job["spec"].get("suspend"):
             yield kinds.PODS_REFUSED.cause(
-                f"{missing} pods of {job['metadata']['name']} cannot be made.",
+                f"{missing} of the pods of {job['metadata']['name']} cannot be made.",
                 seen(job, "events[FailedCreate]", "Job"),
                 said=told.get("message", ""),
             )
