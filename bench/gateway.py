@@ -160,9 +160,9 @@ class Bench:
 
     def _streams(self) -> None:
         """Tokens say when they left the model: how late each is here, with the gateway and without it."""
-        model = gateways.echo(self.folder, "--token-time", "20ms", "--stamps", "--tokens", "100000")
+        model = gateways.echo(self.folder, "--token-time", "20ms", "--stamps")
         server = gateways.ours(self.folder, model)
-        sent = request(_PATH, orjson.dumps({**orjson.loads(_body(100, stream=True)), "max_tokens": 100_000}))
+        sent = request(_PATH, orjson.dumps({**orjson.loads(_body(100, stream=True)), "max_tokens": 3000}))
         late = {}
         try:
             for name, port in (("direct", model.port), ("ours", server.port)):

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.measure.http_load import KEY
 from tests.real.processes import free_port, resident_bytes
 
 from sliceworks.base import progress, yamls
@@ -44,7 +45,7 @@ class Running:
     def __init__(self, name: str, command: Sequence[str], port: int, folder: Path, *, core: int, patience: float = 60.0) -> None:
         self.name, self.port = name, port
         self._log = (folder / f"{name}.log").open("wb")
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "LITELLM_LOG": "ERROR"}
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "LITELLM_LOG": "ERROR", "LITELLM_MASTER_KEY": KEY}
         own = os.sched_getaffinity(0)
         # A process has the core of the one that starts it.
         os.sched_setaffinity(0, {core})
@@ -95,7 +96,7 @@ def ours(folder: Path, model: Running) -> Running:
     port = free_port()
     spec = {
         "listen": {"port": port},
-        "keys": [{"name": "bench", "sha256": hashlib.sha256(b"sk-bench").hexdigest()}],
+        "keys": [{"name": "bench", "sha256": hashlib.sha256(KEY.encode()).hexdigest()}],
         "models": [{"name": MODEL, "backends": [{"kind": "openai", "url": f"http://127.0.0.1:{model.port}"}]}],
     }
     head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "bench"}}

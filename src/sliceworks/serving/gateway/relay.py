@@ -17,7 +17,7 @@ from sliceworks.serving.gateway.http.upstream import FIRST, WHOLE, Broken, Excha
 from sliceworks.serving.gateway.refusals import Refusal, broken_backend, slow_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sliceworks.serving.gateway.calls import Call
     from sliceworks.serving.gateway.measures import Measures
@@ -141,21 +141,15 @@ class Relay:
         await self._stream(call, exchange)
 
     async def _stream(self, call: Call, exchange: Exchange) -> None:
-        reply, meter, write = call.reply, call.meter, call.reply.write
-        connection = reply.connection
-
-        def passing(piece: bytes) -> None:
-            write(piece)
-            meter.see(piece, exchange.last)
-            if connection.full:
-                exchange.pause()
-
-        reply.on_room = exchange.resume
+        reply = call.reply
         reply.begin(exchange.status, passed_back(exchange.headers, call))
+        flow = _flow(call, exchange)
+        reply.on_room = exchange.resume
+        call.meter.first = exchange.last
         for piece in exchange.pieces:
-            passing(piece)
+            flow(piece)
         exchange.pieces.clear()
-        exchange.sink = passing
+        exchange.sink = flow
         call.spent += clock.effort() - exchange.arrived
         try:
             await exchange.wait(WHOLE)
@@ -163,6 +157,8 @@ class Relay:
             self.measures.broken.add(call.served.name)
             self._break(call, exchange, error)
             raise Interrupted from error
+        finally:
+            call.meter.last = exchange.last
         reply.end()
 
     def _break(self, call: Call, exchange: Exchange, error: Exception) -> None:
@@ -207,6 +203,21 @@ class Relay:
 
 class Interrupted(Exception):
     """A stream ended before its end; the client has been told."""
+
+
+def _flow(call: Call, exchange: Exchange) -> Callable[[bytes], None]:
+    """What passes a piece on. It runs for every token of every stream: all that it needs is at hand, and no more is done."""
+    write, connection, meter = call.reply.write, call.reply.connection, call.meter
+
+    def flow(piece: bytes) -> None:
+        write(piece)
+        meter.events += piece.count(b"data:") or 1
+        if b'"usage"' in piece:
+            meter.hear(piece)
+        if connection.full:
+            exchange.pause()
+
+    return flow
 
 
 def _is_stream(exchange: Exchange) -> bool:

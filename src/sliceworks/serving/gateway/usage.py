@@ -39,8 +39,11 @@ class Meter:
             self.first = now
         self.last = now
         self.events += piece.count(b"data:") or 1
-        if b'"usage"' in piece and (told := whole(piece)) is not None:
-            self._told = told
+        self.hear(piece)
+
+    def hear(self, piece: bytes) -> None:
+        """Keep what a piece says of the usage."""
+        self._told = whole(piece) or self._told
 
     def tokens(self, prompt: int) -> tuple[int, int]:
         """Tokens in and out: as the stream says, else the guess for the prompt and one for each event but the last, `[DONE]`."""

@@ -109,13 +109,10 @@ class Engine:
             self.under_way -= 1
         self.end(record, tokens)
 
-    async def say(
-        self, record: Record, reply: Reply, pieces: list[bytes], last: bytes = b"", stamp: Callable[[str], bytes] | None = None
-    ) -> None:
-        """Write an answer piece by piece, each at its time; `last` follows at once. `stamp` makes a piece of a word."""
+    async def say(self, record: Record, reply: Reply, words: list[str], written: Callable[[str], bytes], last: bytes = b"") -> None:
+        """Write an answer token by token, each at its time and as `written` has it; `last` follows the last one at once."""
         self.under_way += 1
-        speech = _Speech(self, record, reply, pieces)
-        speech.stamp = stamp if self.settings.stamps else None
+        speech = _Speech(self, record, reply, words, written)
         try:
             await speech.done
         finally:
@@ -124,7 +121,7 @@ class Engine:
         if last:
             reply.write(last)
         reply.end()
-        self.end(record, len(pieces))
+        self.end(record, len(words))
 
     def end(self, record: Record, tokens: int) -> None:
         """A request was answered."""
@@ -138,36 +135,35 @@ class Engine:
 class _Speech:
     """An answer that is being given. Times follow from the one before, not from when that was really written."""
 
-    __slots__ = ("_at", "_due", "_engine", "_pieces", "_record", "_reply", "done", "stamp", "stopped")
+    __slots__ = ("_at", "_due", "_engine", "_record", "_reply", "_words", "_written", "done", "stopped")
 
-    def __init__(self, engine: Engine, record: Record, reply: Reply, pieces: list[bytes]) -> None:
-        self._engine, self._record, self._reply, self._pieces = engine, record, reply, pieces
+    def __init__(self, engine: Engine, record: Record, reply: Reply, words: list[str], written: Callable[[str], bytes]) -> None:
+        self._engine, self._record, self._reply, self._words, self._written = engine, record, reply, words, written
         self._at = 0
         self.stopped = False
-        self.stamp: Callable[[str], bytes] | None = None
         loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = loop.create_future()
         self._due = record.arrived + engine.pace(engine.settings.ttft)
         if self._due > loop.time():
             engine.wheel.at(self._due, self._next)
         else:
-            loop.call_soon(self._next)
+            self._next()
 
     def _next(self) -> None:
-        engine = self._engine
+        settings = self._engine.settings
         while not self.stopped:
-            if self._at == len(self._pieces):
+            if self._at == len(self._words):
                 if not self.done.done():
                     self.done.set_result(None)
                 return
-            piece = self._pieces[self._at] if self.stamp is None else self.stamp(f"{clock.effort():.6f}")
-            self._reply.write(piece)
+            word = f"{clock.effort():.6f}" if settings.stamps else self._words[self._at]
+            self._reply.write(self._written(word))
             self._at += 1
-            if engine.settings.records:
+            if settings.records:
                 self._record.sent.append(asyncio.get_running_loop().time())
-            if engine.settings.token_time and self._at < len(self._pieces):
-                self._due += engine.pace(engine.settings.token_time)
-                engine.wheel.at(self._due, self._next)
+            if settings.token_time and self._at < len(self._words):
+                self._due += self._engine.pace(settings.token_time)
+                self._engine.wheel.at(self._due, self._next)
                 return
 
 

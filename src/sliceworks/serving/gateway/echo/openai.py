@@ -49,7 +49,7 @@ async def _complete(engine: Engine, request: Request, reply: Reply, data: dict[s
         reply.begin(200, [EVENTS, (b"cache-control", b"no-cache")])
         wants_usage = isinstance(data.get("stream_options"), dict) and data["stream_options"].get("include_usage") is True
         last = form.stop() + (form.event([], usage) if wants_usage else b"") + DONE
-        await engine.say(record, reply, [form.piece(word) for word in words], last, form.piece)
+        await engine.say(record, reply, words, form.piece, last)
         return
     await engine.think(record, len(words))
     reply.send(200, [JSON], form.whole("".join(words), usage))

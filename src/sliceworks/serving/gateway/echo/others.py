@@ -85,7 +85,7 @@ async def _generate_stream(engine: Engine, request: Request, reply: Reply, name:
     words, record = _prompt(engine, request, name)
     reply.begin(200, [EVENTS])
     told = {"model_name": name, "model_version": "1"}
-    await engine.say(record, reply, [b"data: " + orjson.dumps({**told, "text_output": word}) + b"\n\n" for word in words])
+    await engine.say(record, reply, words, lambda word: b"data: " + orjson.dumps({**told, "text_output": word}) + b"\n\n")
 
 
 def _parsed(request: Request) -> dict[str, Any]:
@@ -119,12 +119,11 @@ async def jetstream(engine: Engine, request: Request, reply: Reply) -> None:
     record = engine.arrive(request.path, engine.settings.models[0], content["text"], len(request.body))
     words = engine.words(content["text"], data.get("max_tokens"))
     reply.begin(200, [EVENTS])
-    pieces = [_sample(word, place) for place, word in enumerate(words)]
-    await engine.say(record, reply, pieces)
+    await engine.say(record, reply, words, _sample)
 
 
-def _sample(word: str, place: int) -> bytes:
-    return orjson.dumps({"streamContent": {"samples": [{"text": word, "tokenIds": [place + 1]}]}}, option=orjson.OPT_INDENT_2)
+def _sample(word: str) -> bytes:
+    return orjson.dumps({"streamContent": {"samples": [{"text": word, "tokenIds": [len(word)]}]}}, option=orjson.OPT_INDENT_2)
 
 
 async def jetstream_health(engine: Engine, request: Request, reply: Reply) -> None:

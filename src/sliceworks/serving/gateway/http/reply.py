@@ -19,7 +19,7 @@ _LARGE = 128 * 1024
 class Reply:
     """What a handler answers with. Writing never waits: look at `full`, and set `on_room` to hear when there is room again."""
 
-    __slots__ = ("_chunked", "_transport", "connection", "ended", "keep", "on_room", "sent", "started", "status")
+    __slots__ = ("_chunked", "_transport", "connection", "ended", "keep", "on_room", "started", "status")
 
     def __init__(self, connection: Connection, transport: asyncio.Transport, *, keep: bool, chunked: bool) -> None:
         self.connection, self._transport = connection, transport
@@ -27,8 +27,6 @@ class Reply:
         self.keep = keep
         self.started = self.ended = False
         self.status = 0
-        self.sent = 0
-        """Pieces that were written."""
         self.on_room: Callable[[], None] | None = None
 
     @property
@@ -58,7 +56,6 @@ class Reply:
 
     def write(self, piece: bytes) -> None:
         """One piece, sent at once; a client who has left gets nothing more."""
-        self.sent += 1
         if not self._transport.is_closing():
             self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self._chunked else piece)
 

@@ -145,6 +145,7 @@ class UpstreamConnection(asyncio.Protocol):
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
         self._parser = httptools.HttpResponseParser(self)
         self._exchange: Exchange | None = None
         self._keep = self._paused = False
@@ -185,9 +186,11 @@ class UpstreamConnection(asyncio.Protocol):
         if exchange is None:
             self.drop()  # Nobody asked.
             return
-        exchange.last = self._loop.time()
+        exchange.last = self._now()
         try:
             self._parser.feed_data(data)
+            if exchange.sink is not None:
+                return
             if not exchange.status:
                 self._head_size += len(data)
                 if self._head_size > _MOST_HEAD:

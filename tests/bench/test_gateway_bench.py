@@ -1,0 +1,23 @@
+"""The benchmark of the gateway runs from start to end and says what it found in the agreed form. Nothing is timed here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+
+ROOT = Path(__file__).parents[2]
+NAMES = ["unary_litellm", "unary_nginx", "added_p50", "added_p99", "stream_p99", "stream_apart", "long_prompt", "memory"]
+
+
+def test_ours_alone() -> None:
+    command = [sys.executable, "bench/gateway.py", "--tiny", "--ours-only"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
+    found = orjson.loads(done.stdout.splitlines()[-1])
+    assert list(found) == NAMES
+    assert all(set(each) == {"ratio", "goal"} for each in found.values())
+    assert found["unary_nginx"]["ratio"] is None
+    assert found["stream_apart"]["ratio"] == 1.0
+    assert "streams   ours" in done.stderr
