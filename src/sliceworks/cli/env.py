@@ -11,8 +11,9 @@ from sliceworks.cli import options
 from sliceworks.cli.env_apply import apply, destroy
 from sliceworks.cli.env_init import init
 from sliceworks.cli.env_plan import plan, show_environment, tell_undone
+from sliceworks.cli.env_quotas import quota_findings
 from sliceworks.cli.env_resize import resize
-from sliceworks.cli.env_sites import checked, file_option, graphs_of, skip_option, sound, with_roles
+from sliceworks.cli.env_sites import checked, file_option, graphs_of, skip_option, sound, twin_option, with_roles
 from sliceworks.cli.env_states import adopt, unlock
 from sliceworks.cli.output import Report, show
 
@@ -29,14 +30,17 @@ for _command in (init, plan, apply, show_environment, resize, unlock, adopt, des
 @env.command()
 @file_option
 @skip_option
+@twin_option
 @options.output("table", "json", "yaml")
 @options.quiet
-def check(file: Path, skipped: tuple[str, ...], output: str) -> int:
+def check(file: Path, skipped: tuple[str, ...], twin: bool, output: str) -> int:
     """Check the whole document: types, zones, ranges, names, shares and graphs, before anything is made.
 
-    What it asks for and applying does not do is told, too. Exit code 1 when something is wrong.
+    Where there are credentials, or with --twin, quotas are asked for, too. What the document asks for and applying does not do
+    is told. Exit code 1 when something is wrong.
     """
     environment, findings = checked(file, skipped)
+    findings = findings or quota_findings(environment, skipped, file, twin=twin)
     with_roles(environment, graphs_of(environment, file))
     if output != "table" or findings:
         rows = [(each.check, place, each.problem, each.remedy) for each, place in findings]

@@ -35,11 +35,11 @@ class Finding:
 def check(environment: Environment, skipped: Iterable[str] = ()) -> list[Finding]:
     """All that is wrong with an environment; checks that are skipped by name find nothing."""
     left_out = set(skipped)
-    unknown = sorted(left_out - set(CHECKS))
+    unknown = sorted(left_out - set(NAMES))
     if unknown:
-        close = difflib.get_close_matches(unknown[0], CHECKS, n=1)
+        close = difflib.get_close_matches(unknown[0], NAMES, n=1)
         raise UsageError(
-            f"there is no check {unknown[0]}", hint=f"did you mean {close[0]}?" if close else f"checks: {', '.join(CHECKS)}"
+            f"there is no check {unknown[0]}", hint=f"did you mean {close[0]}?" if close else f"checks: {', '.join(NAMES)}"
         )
     return [finding for name, run in CHECKS.items() if name not in left_out for finding in run(environment)]
 
@@ -165,3 +165,5 @@ CHECKS: dict[str, Callable[[Environment], Iterator[Finding]]] = {
     "names": _names,
     "shares": _shares,
 }
+NAMES = (*CHECKS, "quotas")
+"""All checks by name; that of quotas asks the cloud, and is made where there are credentials."""

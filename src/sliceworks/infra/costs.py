@@ -37,7 +37,7 @@ def costs(spec: EnvironmentSpec) -> list[Cost]:
     found = []
     for name, cpu in spec.pools.cpu.items():
         machine = catalog.machine(cpu.machine_type)
-        found.append(Cost(name, machine.name, _nodes(spec, cpu, 3), price(machine, spec.region, _capacity(cpu))))
+        found.append(Cost(name, machine.name, least_nodes(spec, cpu, 3), price(machine, spec.region, _capacity(cpu))))
     for name, tpu in spec.pools.tpu.items():
         accelerator = catalog.find(tpu.type, tpu.topology or None)
         count = 0 if tpu.autoscaling else tpu.count
@@ -45,7 +45,7 @@ def costs(spec: EnvironmentSpec) -> list[Cost]:
     for name, gpu in spec.pools.gpu.items():
         shape = catalog.gpu_for(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
         what = f"{shape.machine.name} + {shape.type_name}" if gpu.accelerator else shape.machine.name
-        found.append(Cost(name, what, _nodes(spec, gpu, 1), price(shape, spec.region, _capacity(gpu))))
+        found.append(Cost(name, what, least_nodes(spec, gpu, 1), price(shape, spec.region, _capacity(gpu))))
     return found
 
 
@@ -53,7 +53,7 @@ def _capacity(pool: Pool) -> str:
     return "spot" if pool.spot else "reservation" if pool.reservation else "on-demand"
 
 
-def _nodes(spec: EnvironmentSpec, pool: CpuPool | GpuPool, usual: int) -> int:
+def least_nodes(spec: EnvironmentSpec, pool: CpuPool | GpuPool, usual: int) -> int:
     """How many nodes there are at least."""
     if pool.autoscaling is not None:
         return pool.autoscaling.min

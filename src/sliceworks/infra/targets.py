@@ -69,13 +69,13 @@ class Target:
         path = f"/storage/v1/b/{bucket}/o/{quote(name, safe='')}"
 
         async def remove() -> None:
-            async with self._root("storage") as session:
+            async with self.root("storage") as session:
                 await session.call("DELETE", path, query={"ifGenerationMatch": generation})
 
         asyncio.run(remove())
 
-    def _root(self, service: str) -> Session:
-        """Where an older API is, whose paths begin with its own name."""
+    def root(self, service: str) -> Session:
+        """Where an older API is: its paths begin with its own name."""
         return self.session(service)
 
     def look_up(self, kind: str, planned: Object) -> str:
@@ -127,7 +127,7 @@ class TwinTarget(Target):
         """The same API of the twin."""
         return Session(f"{self.address}/{service}", Token(self.token))
 
-    def _root(self, service: str) -> Session:
+    def root(self, service: str) -> Session:
         """At the root of the twin's address."""
         return Session(self.address, Token(self.token))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.catalog import labels
+from sliceworks.catalog import quotas
 from sliceworks.twin.cloud.container.nodes import is_spot, reservations
 from sliceworks.twin.cloud.container.places import region_of
 from sliceworks.twin.cloud.container.settings import Limit
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.cloud.container.settings import Settings
 
 Obj = dict[str, Any]
-_TPU_METRICS = {
-    "ct4p": "TPU_PODSLICE_V4",
-    "ct5lp": "TPU_LITE_PODSLICE_V5",
-    "ct5p": "TPU_PODSLICE_V5P",
-    "ct6e": "TPU_V6E",
-    "tpu7x": "TPU_7X",
-}
-_SHARED_CPUS = frozenset({"e2", "n1"})
-"""Series that count as plain CPUS; the others have quotas of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +133,8 @@ class Stock:
 def taken(project: str, pool: Obj, formation: Formation, zones: Iterable[str]) -> Taken:
     """What a pool with these machines takes; `zones` has one for each machine."""
     config, machine = pool.get("config") or {}, formation.machine
-    cpus = "CPUS" if machine.family in _SHARED_CPUS else f"{machine.family.upper()}_CPUS"
-    amounts = {cpus: float(machine.listed_cpu or machine.cpu)}
-    for resource, count in formation.devices().items():
-        if resource == labels.TPU:
-            amounts = {_TPU_METRICS[machine.family]: float(count)}
-        elif formation.gpu is not None:
-            amounts[f"{formation.gpu.gpu.label.upper().replace('-', '_')}_GPUS"] = float(count)
-    if is_spot(config):
-        amounts = {f"PREEMPTIBLE_{name}" if not name.startswith("TPU") else f"{name}_PREEMPTIBLE": n for name, n in amounts.items()}
+    gpu = formation.gpu
+    amounts = quotas.amounts(machine, gpu.gpu if gpu else None, gpu.chips if gpu else 0, spot=is_spot(config))
     counted = tuple(sorted(Counter(zones).items()))
     return Taken(project, machine.name, is_spot(config), counted, tuple(reservations(config)), tuple(amounts.items()))
 
