@@ -75,11 +75,11 @@ def conclude(name: str, plan: Plan, outcome: Outcome, folder: Path, tags: dict[s
     objectives = tuple(map(parse, spec.slo))
     moments = schedule.moments / 1e9
     whole = summarise(folder, Window(spec.warm_up, schedule.lasts, moments), objectives)
+    counted = [phase for phase in schedule.phases if phase.ends > spec.warm_up]
     parts = []
-    for phase in schedule.phases:
-        if phase.ends > spec.warm_up:
-            window = Window(max(phase.begins, spec.warm_up), phase.ends, moments)
-            parts.append({"name": phase.name, **_data(summarise(folder, window, objectives))})
+    for phase in counted:
+        window = Window(max(phase.begins, spec.warm_up), phase.ends, moments)
+        parts.append({"name": phase.name, **_data(summarise(folder, window, objectives) if len(counted) > 1 else whole)})
     kept = [keeps(each, whole) for each in objectives]
     problems = judge(whole, plan, outcome)
     found = {

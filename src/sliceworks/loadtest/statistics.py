@@ -118,25 +118,22 @@ class Table:
     """The rows that count, column by column: ten million rows must not be in memory whole."""
 
     def __init__(self, folder: Path, window: Window) -> None:
-        self._folder = folder
-        self._window = window
+        self._connection = connection = duckdb.connect()
+        # Columns are asked for one by one, and must agree about which row is which.
+        connection.execute("SET memory_limit = '1GB'; SET preserve_insertion_order = true")
+        counted = f"intended >= {window.begins!r} AND intended < {window.ends!r}"
+        connection.read_parquet(str(folder / REQUESTS)).filter(counted).create_view("requests")
+        connection.read_parquet(str(folder / PIECES)).create_view("pieces")
         self.intended = self._column("intended")
         self.count = len(self.intended)
         self.good = self._column("(failure IS NULL)::DOUBLE") > 0
 
     def _column(self, what: str) -> NDArray[np.float64]:
-        found = self._ask(f"SELECT ({what})::DOUBLE AS it FROM requests ORDER BY request")["it"]
+        found = self._ask(f"SELECT ({what})::DOUBLE AS it FROM requests")["it"]
         return np.ma.filled(found, np.nan) if isinstance(found, np.ma.MaskedArray) else found
 
     def _ask(self, query: str) -> dict[str, Any]:
-        window = self._window
-        with duckdb.connect() as connection:
-            connection.execute("SET memory_limit = '1GB'")
-            file = str(self._folder / REQUESTS)
-            made = connection.read_parquet(file).filter(f"intended >= {window.begins!r} AND intended < {window.ends!r}")
-            made.create_view("requests")
-            connection.read_parquet(str(self._folder / PIECES)).create_view("pieces")
-            return connection.execute(query).fetchnumpy()
+        return self._connection.execute(query).fetchnumpy()
 
     def users(self) -> int:
         """How many were sent by users, who have no schedule: what they sent is what they were to send."""
