@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import orjson
 import pytest
 from tests.support.model_twins import model_twin
 
+from sliceworks.base import clock
 from sliceworks.cli import main
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
+TENSORS: dict[str, Any] = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]}
 ECHO = "exec sliceworks gateway echo --quiet --host $POD_IP --port 8000 --model {model}"
 VLLM = """\
 apiVersion: sliceworks.dev/v1alpha1
@@ -78,12 +81,34 @@ def test_a_model_is_deployed_called_and_deleted(home: Path, tmp_path: Path, caps
     assert "there is no model service 'chat' in default" in capsys.readouterr().err
 
 
+@pytest.mark.timeout(180)
+def test_a_real_gateway_stands_in_front(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = hashlib.sha256(b"mine").hexdigest()
+    front = f"  cpu: '1'\n  memory: 1Gi\n  gateway: {{image: 'gateway:1', cpu: 100m, keys: [{{name: me, sha256: {key}}}]}}\n"
+    file = tmp_path / "model.yaml"
+    for document, model in ((VLLM, "tiny"), (TRITON, "look")):
+        file.write_text(document.format(command=ECHO.format(model=model)) + front)
+        assert run("deploy", "-f", str(file), "-y", "--timeout", "60s") == 0
+    capsys.readouterr()
+    assert run("invoke", "chat", "one two three", "--max-tokens", "3") == 1
+    assert "answered 401" in capsys.readouterr().err
+    assert run("invoke", "chat", "one two three", "--max-tokens", "3", "--key", "mine") == 0
+    assert capsys.readouterr().out == "one two three\n"
+    (tmp_path / "request.json").write_bytes(orjson.dumps(TENSORS))
+    for _ in range(20):  # a ConfigMap reaches a gateway that runs a little later
+        if run("invoke", "vision", "--data", str(tmp_path / "request.json"), "--key", "mine") == 0:
+            break
+        clock.wait_until(lambda: False, 1, every=0.5)
+    assert orjson.loads(capsys.readouterr().out)["outputs"][0]["data"] == [1.0, 2.0]
+    assert run("delete", "vision", "-y") == 0
+    assert run("delete", "chat", "-y") == 0
+
+
 @pytest.mark.timeout(120)
 def test_tensors_are_sent_and_a_refusal_is_told(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     deployed(tmp_path, TRITON, "look")
     capsys.readouterr()
-    request: dict[str, Any] = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]}
-    (tmp_path / "request.json").write_bytes(orjson.dumps(request))
+    (tmp_path / "request.json").write_bytes(orjson.dumps(TENSORS))
     assert run("invoke", "vision", "--data", str(tmp_path / "request.json")) == 0
     assert orjson.loads(capsys.readouterr().out)["outputs"][0]["data"] == [1.0, 2.0]
     (tmp_path / "wrong.json").write_text("no json")

@@ -27,8 +27,9 @@ def gateway() -> None:
 @click.option(
     "--notice", type=options.DURATION, default="0s", show_default=True, help="How long probes say no before the gateway ends."
 )
+@click.option("--host", default="", metavar="ADDRESS", help="Listen there, whatever the document says.")
 @options.quiet
-def run(*, file: Path, check: bool, notice: float) -> None:
+def run(*, file: Path, check: bool, notice: float, host: str) -> None:
     """Serve the models of a document until interrupted. The document may change meanwhile: a wrong one is not taken."""
     import logging
 
@@ -38,7 +39,7 @@ def run(*, file: Path, check: bool, notice: float) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
 
     async def main() -> None:
-        made = program.Program.of_file(file)
+        made = program.Program.of_file(file, host)
         if check:
             progress.say(f"{file} is good: {_counted(made)}")
         else:

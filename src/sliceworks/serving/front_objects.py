@@ -72,8 +72,7 @@ class _Objects:
                 )
             )
         rules = [
-            {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]},
-            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [""], "resources": ["services", "pods"], "verbs": ["get", "list", "watch"]},
         ]
         rbac = "rbac.authorization.k8s.io"
         whom = {"kind": "ServiceAccount", "name": self.account_name}
@@ -108,7 +107,7 @@ class _Objects:
             "gateway",
             self.front.image,
             small(self.front.cpu, self.front.memory),
-            command=["sliceworks", "gateway", "run", "-f", f"{FOLDER}/gateway.yaml"],
+            command=["sliceworks", "gateway", "run", "-f", f"{FOLDER}/gateway.yaml", "--host", "0.0.0.0"],
             env=[*env, *([{"name": "SAX_ROOT", "value": sax_root}] if sax_root else [])],
             ports=ports,
             mounts=self._mounts(),

@@ -151,6 +151,8 @@ def test_mount_paths_become_folders() -> None:
     container = {"volumeMounts": [{"name": "a", "mountPath": "/data"}, {"name": "b", "mountPath": "/data/in", "subPath": "x"}]}
     mounts = volumes.mapping(container, {"a": Path("/tmp/a"), "b": Path("/tmp/b")})
     assert volumes.mapped("cat /data/in/f /data/g /database --to=/data", mounts) == "cat /tmp/b/x/f /tmp/a/g /database --to=/tmp/a"
+    within = {"/etc/settings": "/tmp/pods/a/settings", "/tmp": "/tmp/pods/a/scratch"}
+    assert volumes.mapped("-f /etc/settings/x /tmp/y", within) == "-f /tmp/pods/a/settings/x /tmp/pods/a/scratch/y"
 
 
 def test_parts_of_a_log(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ import pytest
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, NotFound
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import POD
+from sliceworks.kube.well_known import CONFIG_MAP, POD
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.processes import container as containers
+from sliceworks.twin.nodes.processes import pod as pods
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
 
 if TYPE_CHECKING:
@@ -289,3 +290,22 @@ def test_a_process_finds_the_api_as_its_service_account(tmp_path: Path) -> None:
             assert await client.logs("without", "default") == "nothing\n"
 
     clock.run(whole())
+
+
+def test_a_config_map_that_changes_is_seen_and_nothing_else_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "_FRESH", 0.05)
+
+    async def main(client: Client) -> None:
+        settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
+        await client.create({**settings, "data": {"a": "one", "b": "same"}})
+        script = "stat -c %Y%i /etc/x/b; until grep -q two /etc/x/a; do sleep 0.05; done; stat -c %Y%i /etc/x/b"
+        volume = [{"name": "x", "configMap": {"name": "settings"}}]
+        mounts = [{"name": "x", "mountPath": "/etc/x"}]
+        await client.create(pod("a", "sh", "-c", script, volumes=volume, volumeMounts=mounts))
+        await until(client, "a", lambda status: "running" in state(status))
+        await client.patch(CONFIG_MAP, "settings", {"data": {"a": "two"}})
+        await until(client, "a", ended)
+        before, after = (await client.logs("a", "default")).split()
+        assert before == after
+
+    running(main, tmp_path)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
+    from sliceworks.kube import Client
+    from sliceworks.serving.gateway.discovery import Discoverer
     from sliceworks.serving.gateway.passage import Passage
     from sliceworks.serving.gateway.tracing import Tracer
     from sliceworks.specs.gateway import GatewaySpec
@@ -46,8 +48,11 @@ class Ports:
 class Program:
     """One gateway, of a document in memory or of a file that is followed."""
 
-    def __init__(self, spec: GatewaySpec, file: Path | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, spec: GatewaySpec, file: Path | None = None, limits: Limits | None = None, host: str = "") -> None:
         self.file = file
+        self._host = host
+        self._client: Client | None = None
+        self._discoverer: Discoverer | None = None
         self.problem = ""
         """What is wrong with the file, while an older document goes on."""
         self._seen = _stamps(file, spec)
@@ -62,9 +67,9 @@ class Program:
         watch(self.application)
 
     @classmethod
-    def of_file(cls, file: Path) -> Program:
-        """A gateway that follows a file."""
-        return cls(read_document(file).spec, file)
+    def of_file(cls, file: Path, host: str = "") -> Program:
+        """A gateway that follows a file; it listens at `host`, whatever the file says, where one is given."""
+        return cls(_at(read_document(file).spec, host), file, host=host)
 
     async def start(self) -> Ports:
         """Listen, and begin all that goes on beside."""
@@ -79,7 +84,20 @@ class Program:
         self.checks.follow()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._sweep()), loop.create_task(self._follow())]
+        self._discover()
         return Ports(main, admin, passed)
+
+    def _discover(self) -> None:
+        """Ask the cluster for servers, once a model is to be found there."""
+        if self._discoverer is not None:
+            self._discoverer.refresh()
+        elif any(model.discover is not None for model in self.application.state.spec.models):
+            from sliceworks.kube import open_client
+            from sliceworks.serving.gateway.discovery import Discoverer
+
+            self._client = open_client(field_manager="sliceworks-gateway")
+            self._discoverer = Discoverer(self.application, self._client, self.checks.follow)
+            self._tasks.append(asyncio.get_running_loop().create_task(self._discoverer.run()))
 
     async def _start_grpc(self, spec: GatewaySpec) -> int:
         try:
@@ -112,7 +130,7 @@ class Program:
         before = self.application.state
         self._seen = _stamps(self.file, before.spec)
         try:
-            spec = read_document(self.file).spec
+            spec = _at(read_document(self.file).spec, self._host)
             _check_fixed(before.spec, spec)
             state = State(spec, before)
             if self._tls is not None and spec.listen.tls is not None:
@@ -132,6 +150,7 @@ class Program:
         for server in set(before.servers) - set(state.servers):
             server.close()
         self.checks.follow()
+        self._discover()
         self.application.measures.reloads.add("taken")
         log.info("the changed document was taken")
 
@@ -151,6 +170,8 @@ class Program:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
         await self.checks.stop()
         for server in self.application.state.servers:
             server.close()
@@ -201,6 +222,14 @@ def _stamps(file: Path | None, spec: GatewaySpec) -> tuple[tuple[int, int], ...]
         except OSError:
             found.append((0, 0))
     return tuple(found)
+
+
+def _at(spec: GatewaySpec, host: str) -> GatewaySpec:
+    """The document at another address."""
+    if not host:
+        return spec
+    admin = spec.admin.model_copy(update={"host": host}) if spec.admin is not None else None
+    return spec.model_copy(update={"listen": spec.listen.model_copy(update={"host": host}), "admin": admin})
 
 
 def _check_fixed(before: GatewaySpec, after: GatewaySpec) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.errors import Conflict, NotFound
+from sliceworks.base.errors import Conflict, NotFound, SliceworksError
 from sliceworks.kube.well_known import POD
 from sliceworks.twin.nodes import containers as made
 from sliceworks.twin.nodes.pod_status import TERMINAL, Addresses, pod_status
+from sliceworks.twin.nodes.processes import volumes
 from sliceworks.twin.nodes.processes.container import ContainerRun
+from sliceworks.twin.nodes.processes.sources import read_sources
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 _ALL_ADDRESSES = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
+_FRESH = 5.0
 _LOST = {"reason": "ContainerStatusUnknown", "message": "The container could not be located when the pod was terminated"}
 _DEADLINE = {
     "phase": "Failed",
@@ -88,6 +92,7 @@ class PodRun:
             self._take_stock()
             work = asyncio.create_task(self._work())
             stop = asyncio.create_task(self._asked_to_stop.wait())
+            fresh = asyncio.create_task(self._keep_fresh())
             try:
                 await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED, timeout=self._time_left())
                 if not work.done():
@@ -95,14 +100,21 @@ class PodRun:
                 else:
                     work.result()
             finally:
-                work.cancel()
-                stop.cancel()
+                for task in (work, stop, fresh):
+                    task.cancel()
         except NotFound:
             pass  # it was deleted by force
         except Exception:
             log.exception("pod %s", self.pod["metadata"]["name"])
         finally:
             await asyncio.gather(*(each.clear() for each in self.containers.values()))
+
+    async def _keep_fresh(self) -> None:
+        """Config maps and secrets that change are seen in their folders, as a kubelet sees to it."""
+        while any("configMap" in each or "secret" in each for each in self.pod["spec"].get("volumes") or ()):
+            await clock.sleep(_FRESH)
+            with contextlib.suppress(SliceworksError):
+                volumes.materialise(self.folder / "volumes", await read_sources(self.client, self.pod), self.addresses)
 
     def _take_stock(self) -> None:
         """What ran when the twin was last stopped does not run any more."""

@@ -46,11 +46,11 @@ def mapping(container: Obj, folders: dict[str, Path]) -> dict[str, str]:
 
 
 def mapped(text: str, mounts: dict[str, str]) -> str:
-    """A text with the mount paths in it replaced by folders."""
-    for path, folder in mounts.items():
-        if path in text:
-            text = re.sub(rf"(?<![\w./-]){re.escape(path)}{_NO_PATH}", folder.replace("\\", r"\\"), text)
-    return text
+    """A text with the mount paths in it replaced by folders, all at once: a folder may lie where another is mounted."""
+    if not any(path in text for path in mounts):
+        return text
+    paths = "|".join(map(re.escape, mounts))
+    return re.sub(rf"(?<![\w./-])({paths}){_NO_PATH}", lambda found: mounts[found[1]], text)
 
 
 def _files(volume: Obj, sources: Sources, addresses: tuple[str, str]) -> dict[str, bytes]:
@@ -87,6 +87,8 @@ def _put(place: Path, path: str, data: bytes) -> None:
     target = (place / path).resolve()
     if not target.is_relative_to(place.resolve()):
         return  # the API refuses such paths; nothing is written outside all the same
+    if target.is_file() and target.read_bytes() == data:
+        return  # what has not changed is not touched: programs look at times
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     target.touch(mode=0o600)

@@ -1,0 +1,103 @@
+"""Servers found in a cluster: the ready pods of Services, with the numbers that their ports have there, as they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.support.gateways import document, upstream
+
+from sliceworks.base import clock
+from sliceworks.kube.client import Client
+from sliceworks.kube.well_known import POD
+from sliceworks.serving.gateway.app import Application
+from sliceworks.serving.gateway.discovery import Discoverer, backends
+from sliceworks.serving.gateway.state import State
+from sliceworks.specs.gateway import Discovery
+from sliceworks.twin.cluster import Cluster
+
+Object = dict[str, Any]
+WANTED = Discovery.model_validate({"kind": "triton", "labels": {"app": "a"}, "port": "http", "grpcPort": "grpc"})
+
+
+def service(name: str = "a", **ports: int | str) -> Object:
+    listed = [{"name": port, "port": 80 + number, "targetPort": target} for number, (port, target) in enumerate(ports.items())]
+    metadata = {"name": name, "namespace": "default", "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": {"pod": name}, "ports": listed}}
+
+
+def pod(name: str, address: str, *, ready: bool = True, label: str = "a", **metadata: Any) -> Object:
+    containers = [{"name": "x", "image": "x:1", "ports": [{"name": "web", "containerPort": 8000}]}]
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    labels = {"name": name, "namespace": "default", "labels": {"pod": label}, **metadata}
+    status = {"podIP": address, "conditions": conditions}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": labels, "spec": {"containers": containers}, "status": status}
+
+
+def urls(services: list[Object], pods: list[Object], wanted: Discovery = WANTED) -> list[tuple[str, str]]:
+    return [(each.url, each.grpc) for each in backends(wanted, services, pods)]
+
+
+def test_ports_are_those_of_the_pods() -> None:
+    pods = [pod("one", "10.0.0.1"), pod("two", "fd00::2"), pod("three", "10.0.0.3", label="b")]
+    assert urls([service(http="web", grpc=9000)], pods) == [
+        ("http://10.0.0.1:8000", "10.0.0.1:9000"),
+        ("http://[fd00::2]:8000", "[fd00::2]:9000"),
+    ]
+    by_number = WANTED.model_copy(update={"port": "80", "grpc_port": ""})
+    assert urls([service(http="web")], pods[:1], by_number) == [("http://10.0.0.1:8000", "")]
+    assert urls([service(other="web")], pods) == []
+    assert urls([service(http="unknown")], pods) == []
+
+
+def test_only_pods_that_answer_and_stay_are_servers() -> None:
+    pods = [pod("one", "10.0.0.1", ready=False), pod("two", ""), pod("three", "10.0.0.3", deletionTimestamp="2026-11-15T10:00:00Z")]
+    assert urls([service(http=80)], pods) == []
+    assert urls([service("b", http=80)], [pod("one", "10.0.0.1", label="b")]) == []
+
+
+def test_a_service_without_a_selector_has_no_pods_and_two_do_not_count_twice() -> None:
+    blind = service(http=80)
+    blind["spec"]["selector"] = {}
+    assert urls([blind], [pod("one", "10.0.0.1")]) == []
+    assert len(urls([service(http=80), service(http=80)], [pod("one", "10.0.0.1")])) == 1
+
+
+def test_servers_come_and_go_with_their_pods() -> None:
+    async def main() -> None:
+        async with Cluster(workloads=False) as twin, upstream(models=("m",)) as echo:
+            client = Client(twin.transport())
+            port = int(echo.url.rpartition(":")[2])
+            await client.create(service(http=port))
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}}
+            await client.apply(account)
+            discover = {"kind": "echo", "labels": {"app": "a"}, "port": "http"}
+            spec = document(models=[{"name": "m", "discover": discover}])
+            application = Application(State(spec))
+            followed: list[int] = []
+            finder = Discoverer(application, client, lambda: followed.append(len(application.state.servers)))
+
+            task = asyncio.create_task(finder.run())
+            made = pod("one", "127.0.0.1")
+            status = made.pop("status")
+            await client.create(made)
+            await client.patch(POD, "one", {"status": status}, subresource="status")
+            await _until(lambda: [each.name for each in application.state.servers] == [echo.url])
+            [server] = application.state.servers
+            await client.patch(POD, "one", {"metadata": {"labels": {"note": "x"}}})
+            await clock.sleep(0.3)
+            assert application.state.servers == [server]  # what has not changed goes on as it is
+            await client.delete(POD, "one", grace_period_seconds=0)
+            await _until(lambda: not application.state.servers)
+            assert followed == [1, 0]
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    clock.run(main())
+
+
+async def _until(true: Any) -> None:
+    ends = clock.loop_time() + 10
+    while not true():
+        assert clock.loop_time() < ends
+        await clock.sleep(0.02)
