@@ -1,7 +1,7 @@
 """The real Kueue beside a real control plane: its definitions from its Go module, its webhooks by URL on loopback.
 
-Jobs and JobSets are queued, pods and Deployments where a file of cases wants it. With `waitForPodsReady` and the like in its
-configuration it is started again by `configure`.
+Jobs and JobSets are queued; pods, Deployments and StatefulSets where a file of cases wants it. With `waitForPodsReady` and the like
+in its configuration it is started again by `configure`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _KINDS = {
 }
 _WANTED = ("job", "jobset", "clusterqueue", "cohort", "resourceflavor", "workload")
 _FRAMEWORKS = ("batch/job", "jobset.x-k8s.io/jobset")
-_PODS = ("pod", "deployment")
+_PODS = ("pod", "deployment", "statefulset")
 _PATCHES = "config/components/crd/patches"
 # Kueue reads the certificate of its metrics from here when it does not make its own; the place is not configurable.
 _METRICS = Path("/etc/kueue/metrics/certs")
 
 
 class KueueManager:
-    """Started by its constructor. Pods and Deployments are queued where `pods` says so."""
+    """Started by its constructor. Pods and what makes them are queued where `pods` says so."""
 
     def __init__(self, plane: ControlPlane, api: Api, *, pods: bool = False) -> None:
         self._plane, self._api = plane, api

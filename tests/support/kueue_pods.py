@@ -1,4 +1,4 @@
-"""Pods, groups of pods and Deployments in queues, and what Kueue made of them."""
+"""Pods, groups of pods, Deployments and StatefulSets in queues, and what Kueue made of them."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ class PodDesk(Desk):
         return self.api.post(self.core, {"metadata": {"name": name, "labels": labels, "annotations": annotations}, "spec": spec})
 
     def deployment(self, name: str, queue: str = "q", replicas: int = 1, cpu: Any = 1, **labels: str) -> Answer:
+        return self.api.post(self.deployments(), self._maker(name, queue, replicas, cpu, labels))
+
+    def stateful(self, name: str, queue: str = "q", replicas: int = 1, cpu: Any = 1, **labels: str) -> Answer:
+        """Make a StatefulSet."""
+        made = self._maker(name, queue, replicas, cpu, labels)
+        return self.api.post(self.statefuls(), {**made, "spec": {**made["spec"], "serviceName": name}})
+
+    def _maker(self, name: str, queue: str, replicas: int, cpu: Any, labels: dict[str, str]) -> Obj:
         container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
         template = {
             "metadata": {"labels": {"app": name}},
@@ -45,7 +53,10 @@ class PodDesk(Desk):
         }
         spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
         metadata = {"name": name, "labels": {**({QUEUE: queue} if queue else {}), **labels}}
-        return self.api.post(self.deployments(), {"metadata": metadata, "spec": spec})
+        return {"metadata": metadata, "spec": spec}
+
+    def statefuls(self, name: str = "") -> str:
+        return f"/apis/apps/v1/namespaces/{self.ns}/statefulsets" + (f"/{name}" if name else "")
 
     def deployments(self, name: str = "") -> str:
         return f"/apis/apps/v1/namespaces/{self.ns}/deployments" + (f"/{name}" if name else "")

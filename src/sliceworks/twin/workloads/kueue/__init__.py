@@ -1,5 +1,5 @@
-"""Kueue v1beta2 as Kueue v0.15 behaves, for Jobs, JobSets, pods, groups of pods and Deployments: its definitions, its webhooks
-and its controllers.
+"""Kueue v1beta2 as Kueue v0.15 behaves, for Jobs, JobSets, pods, groups of pods, Deployments and StatefulSets: its definitions, its
+webhooks and its controllers.
 
 Not here: fair sharing, topology-aware scheduling, MultiKueue, elastic jobs, and Workloads that are made before their jobs.
 """
@@ -13,8 +13,20 @@ from sliceworks.twin.api import conversions
 from sliceworks.twin.workloads.kueue import webhooks as hooks
 from sliceworks.twin.workloads.kueue.conversion import CONVERSIONS
 from sliceworks.twin.workloads.kueue.jobs import Jobs
-from sliceworks.twin.workloads.kueue.keys import CLUSTER_QUEUES, COHORTS, DEPLOYMENTS, FLAVORS, JOBS, JOBSETS, PODS, WORKLOADS
+from sliceworks.twin.workloads.kueue.keys import (
+    CLUSTER_QUEUES,
+    COHORTS,
+    DEPLOYMENTS,
+    FLAVORS,
+    JOBS,
+    JOBSETS,
+    PODS,
+    STATEFULSETS,
+    WORKLOADS,
+)
 from sliceworks.twin.workloads.kueue.pods import hooks as pod_hooks
+from sliceworks.twin.workloads.kueue.pods import stateful
+from sliceworks.twin.workloads.kueue.pods.stateful import StatefulPods
 from sliceworks.twin.workloads.kueue.queues import Queues
 from sliceworks.twin.workloads.kueue.scheduler import Scheduling
 from sliceworks.twin.workloads.kueue.workloads import Workloads
@@ -50,6 +62,8 @@ def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
         webhooks.change(DEPLOYMENTS, operation, pod_hooks.pass_on)
         webhooks.judge(PODS, operation, pod_hooks.check_pod)
         webhooks.judge(DEPLOYMENTS, operation, pod_hooks.check_deployment)
+        webhooks.change(STATEFULSETS, operation, stateful.pass_on)
+        webhooks.judge(STATEFULSETS, operation, stateful.check)
         webhooks.judge(CLUSTER_QUEUES, operation, hooks.check_cluster_queue)
         webhooks.judge(COHORTS, operation, hooks.check_cohort)
         webhooks.judge(WORKLOADS, operation, hooks.check_workload)
@@ -59,4 +73,4 @@ def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
 
 
 def controllers(world: World) -> tuple[Controller[Any], ...]:
-    return (Scheduling(world), Workloads(world), Jobs(world), Queues(world))
+    return (Scheduling(world), Workloads(world), Jobs(world), Queues(world), StatefulPods(world))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CONFIG_MAPS = "/configmaps"
 PLACE = ("kueue-system", "kueue-manager-config")
 _FILE = "controller_manager_config.yaml"
-_FRAMEWORKS = frozenset({"batch/job", "jobset.x-k8s.io/jobset", "pod", "deployment"})
+_FRAMEWORKS = frozenset({"batch/job", "jobset.x-k8s.io/jobset", "pod", "deployment", "statefulset"})
 
 
 class PodsReady(NamedTuple):

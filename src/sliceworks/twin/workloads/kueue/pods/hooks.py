@@ -10,6 +10,8 @@ from sliceworks.twin.workloads.kueue.job_checks import changed, changed_job_erro
 from sliceworks.twin.workloads.kueue.keys import (
     DEPLOYMENTS,
     GATES,
+    GROUP_INDEX,
+    GROUP_INDEX_FROM,
     GROUP_NAME,
     GROUP_TOTAL,
     JOBS,
@@ -24,6 +26,7 @@ from sliceworks.twin.workloads.kueue.keys import (
     REPLICASETS,
     RETRIABLE,
     ROLE,
+    STATEFULSETS,
     Obj,
 )
 from sliceworks.twin.workloads.kueue.pods.members import annotation, ended, gated, group_of
@@ -35,8 +38,15 @@ if TYPE_CHECKING:
 
     from sliceworks.twin.admission.context import Admission
 
-_OWN = ("kube-system", "kueue-system")
-_OWNERS = {"Job": JOBS, "JobSet": JOBSETS, "Deployment": DEPLOYMENTS, "ReplicaSet": REPLICASETS, "Pod": PODS}
+OWN_NAMESPACES = ("kube-system", "kueue-system")
+_OWNERS = {
+    "Job": JOBS,
+    "JobSet": JOBSETS,
+    "Deployment": DEPLOYMENTS,
+    "ReplicaSet": REPLICASETS,
+    "StatefulSet": STATEFULSETS,
+    "Pod": PODS,
+}
 _TOTAL = f"metadata.annotations[{GROUP_TOTAL}]"
 _NAME = f"metadata.labels[{GROUP_NAME}]"
 _BOTH = f"both the '{GROUP_TOTAL}' annotation and the '{GROUP_NAME}' label should be set"
@@ -47,7 +57,7 @@ def hold(ctx: Admission, pod: Obj, old: Mapping[str, Any] | None) -> None:
     metadata = pod["metadata"]
     wanted = Configuration(ctx.get).frameworks
     if annotation(pod, PARENT) is None:
-        if ctx.namespace in _OWN or "pod" not in wanted or not _queue(ctx, pod) or queued_owner(ctx, pod):
+        if ctx.namespace in OWN_NAMESPACES or "pod" not in wanted or not queue_for(ctx, pod) or queued_owner(ctx, pod):
             return
         metadata.setdefault("labels", {}).setdefault(QUEUE, "default")
         metadata["labels"][MANAGED] = "true"
@@ -57,9 +67,12 @@ def hold(ctx: Admission, pod: Obj, old: Mapping[str, Any] | None) -> None:
     gates = pod["spec"].setdefault("schedulingGates", [])
     gates += [{"name": name} for name in GATES if {"name": name} not in gates]
     metadata.setdefault("annotations", {})[ROLE] = role(pod["spec"])
+    index = metadata["labels"].get(annotation(pod, GROUP_INDEX_FROM) or "")
+    if index is not None:
+        metadata["labels"][GROUP_INDEX] = index
 
 
-def _queue(ctx: Admission, obj: Mapping[str, Any]) -> str:
+def queue_for(ctx: Admission, obj: Mapping[str, Any]) -> str:
     """The queue that it names, or the one that is there for all that name none."""
     named = (obj["metadata"].get("labels") or {}).get(QUEUE)
     return str(named) if named else "default" if ctx.get(LOCAL_QUEUES, ctx.namespace, "default") is not None else ""
@@ -124,9 +137,9 @@ def _group_errors(pod: Mapping[str, Any]) -> Iterator[FieldError]:
 
 def pass_on(ctx: Admission, deployment: Obj, old: Mapping[str, Any] | None) -> None:
     """Put a Deployment's queue on the pods that it makes."""
-    if "deployment" not in Configuration(ctx.get).frameworks or ctx.namespace in _OWN:
+    if "deployment" not in Configuration(ctx.get).frameworks or ctx.namespace in OWN_NAMESPACES:
         return
-    queue = _queue(ctx, deployment)
+    queue = queue_for(ctx, deployment)
     if not queue or queued_owner(ctx, deployment):
         return
     labels = deployment["metadata"].setdefault("labels", {})
@@ -139,13 +152,17 @@ def pass_on(ctx: Admission, deployment: Obj, old: Mapping[str, Any] | None) -> N
 
 
 def check_deployment(ctx: Admission, deployment: Obj, old: Mapping[str, Any] | None) -> None:
-    if "deployment" not in Configuration(ctx.get).frameworks:
-        return
-    errors = list(name_errors(deployment, QUEUE))
+    if "deployment" in Configuration(ctx.get).frameworks:
+        refuse(ctx, maker_errors(deployment, old))
+
+
+def maker_errors(obj: Obj, old: Mapping[str, Any] | None) -> list[FieldError]:
+    """What is wrong with the queue and priority of something that makes pods: both stay while any of its pods is ready."""
+    errors = list(name_errors(obj, QUEUE))
     if old is not None:
         waits = not (old.get("status") or {}).get("readyReplicas")
-        new, was = ((one["metadata"].get("labels") or {}).get(QUEUE) or "" for one in (deployment, old))
+        new, was = ((one["metadata"].get("labels") or {}).get(QUEUE) or "" for one in (obj, old))
         if not waits or not new:
             errors += changed(f"metadata.labels[{QUEUE}]", new, was)
-        errors += priority_errors(deployment, old, waits)
-    refuse(ctx, errors)
+        errors += priority_errors(obj, old, waits)
+    return errors

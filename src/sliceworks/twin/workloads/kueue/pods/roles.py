@@ -44,7 +44,15 @@ def role_of(pod: Mapping[str, Any]) -> str:
 
 
 def role(spec: Mapping[str, Any]) -> str:
-    shape = {
+    text = orjson.dumps({"spec": shape(spec)})
+    for plain, escaped in _ESCAPED:
+        text = text.replace(plain, escaped)
+    return sha256(text).hexdigest()[:8]
+
+
+def shape(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a spec that makes its role, in Go's order."""
+    return {
         "affinity": _struct(spec.get("affinity")),
         "containers": _containers(spec.get("containers")),
         "initContainers": _containers(spec.get("initContainers")),
@@ -56,10 +64,6 @@ def role(spec: Mapping[str, Any]) -> str:
         "tolerations": _struct(spec.get("tolerations")),
         "topologySpreadConstraints": _struct(spec.get("topologySpreadConstraints"), _SPREAD),
     }
-    text = orjson.dumps({"spec": shape})
-    for plain, escaped in _ESCAPED:
-        text = text.replace(plain, escaped)
-    return sha256(text).hexdigest()[:8]
 
 
 def _containers(containers: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
