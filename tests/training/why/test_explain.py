@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import evidence as given
@@ -220,6 +220,34 @@ def test_a_host_too_few_in_each_pool() -> None:
     job = given.jobset(given.part(replicas=2, pods=3), queue="", suspend=False)
     found = given.started(leader, jobset=job, nodes={"type=v4": nodes})
     assert first(found) == "It needs 2 node pools of 3 hosts, each alone; there are 0."
+
+
+def test_small_pods_share_hosts() -> None:
+    job = given.jobset(given.part(replicas=1, pods=5), queue="", suspend=False)
+    found = given.started(given.unplaced(), jobset=job, nodes={"type=v4": (given.node("a", chips=8), given.node("b", chips=8))})
+    assert first(found) == "It needs room for 5 pods, and the 2 hosts that fit have room for 4."
+
+
+def test_hosts_that_are_in_use_by_nobody_who_is_known() -> None:
+    found = given.started(given.unplaced(), nodes={"type=v4": (given.node(),)})
+    assert names(found) == ["unschedulable"]
+    found = given.started(given.unplaced(), nodes={"type=v4": (given.node(),)}, guests={"n": ("team/other",)})
+    assert names(found) == ["hosts-in-use"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        (None, "1 pod finds no place: there is no claim data in team."),
+        ({"metadata": {"name": "data"}, "status": {"phase": "Pending"}}, "the claim data is pending, not bound to a volume."),
+    ],
+)
+def test_a_claim_that_is_not_bound(claim: dict[str, Any] | None, words: str) -> None:
+    waiting = given.unplaced()
+    waiting["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    found = given.started(waiting, nodes={"type=v4": (given.node(),)}, claims={"data": claim})
+    assert names(found) == ["volume"]
+    assert words in first(found)
 
 
 def test_a_container_that_runs_out_of_memory_again_and_again() -> None:

@@ -47,6 +47,7 @@ class Evidence:
     nodes: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
     lone_labels: Mapping[str, bool] = field(default_factory=dict)
     guests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    claims: Mapping[str, Object | None] = field(default_factory=dict)
     pools: tuple[Object, ...] = ()
     operations: tuple[Any, ...] = ()
     hidden: frozenset[str] = frozenset()

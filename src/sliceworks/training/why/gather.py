@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import labels
-from sliceworks.kube.well_known import CORE_EVENT, JOB, NAMESPACE, NODE, POD
+from sliceworks.kube.well_known import CORE_EVENT, JOB, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, POD
 from sliceworks.training.compile import QUEUE
-from sliceworks.training.why import admission, capacity, line, placement, quota
+from sliceworks.training.why import admission, capacity, hosts, line, matching, placement, quota
 from sliceworks.training.why.evidence import Evidence, is_true, owner
 from sliceworks.training.why.reading import (
     CHECK,
@@ -198,19 +198,20 @@ class _Gatherer:
         ]
         tasks = [self._told("Pod", pod["metadata"]["name"]) for pod in waiting[:_ASKED]]
         tasks += [self._told("Job", job["metadata"]["name"]) for job in short[:_ASKED]]
-        await asyncio.gather(*tasks, self._nodes(placement.unplaced(tuple(pods))))
+        waiting = placement.unplaced(tuple(pods))
+        await asyncio.gather(*tasks, self._nodes(waiting), self._claims(waiting))
 
     async def _nodes(self, unplaced: list[Object]) -> None:
         """The nodes that pods without a place select; where there are none, which of their labels no node has."""
         alike = {placement.selector_of(pod): pod for pod in unplaced}
         self._found |= {"nodes": {}, "lone_labels": {}, "guests": {}}
         for selector, pod in list(alike.items())[:_ASKED]:
-            nodes = await self._read.items(NODE, None, labels=selector, limit=500)
+            nodes = await self._read.items(NODE, None, labels=selector, limit=hosts.MOST)
             if nodes is None:
                 return
             self._found["nodes"][selector] = tuple(nodes)
             if nodes:
-                await self._guests(nodes)
+                await self._guests(nodes, pod)
             else:
                 await self._lone(f"{key}={value}" for key, value in (pod["spec"].get("nodeSelector") or {}).items())
 
@@ -219,18 +220,23 @@ class _Gatherer:
         found = await asyncio.gather(*(self._read.items(NODE, None, labels=each, limit=1) for each in alone))
         self._found["lone_labels"] |= {label: bool(nodes) for label, nodes in zip(alone, found, strict=True)}
 
-    async def _guests(self, nodes: list[Object]) -> None:
-        """Who is on the nodes that would fit."""
+    async def _guests(self, nodes: list[Object], waiting: Object) -> None:
+        """Who is on the nodes that would fit: where a pod waits for chips, those who have them."""
         names = [each["metadata"]["name"] for each in nodes[:_ASKED]]
+        chosen = "spec.nodeName={},status.phase=Running"
         found = await asyncio.gather(
-            *(
-                self._read.items(POD, None, fields=f"spec.nodeName={name},status.phase=Running", limit=50, quiet=True)
-                for name in names
-            )
+            *(self._read.items(POD, None, fields=chosen.format(name), limit=100, quiet=True) for name in names)
         )
-        self._found["guests"] |= {
-            name: tuple(dict.fromkeys(_whose(pod) for pod in pods or ())) for name, pods in zip(names, found, strict=True)
-        }
+        scarce = {name for name in matching.requests(waiting["spec"]) if "/" in name}
+        for name, pods in zip(names, found, strict=True):
+            there = (pod for pod in pods or () if not scarce or scarce & matching.requests(pod["spec"]).keys())
+            self._found["guests"][name] = tuple(dict.fromkeys(_whose(pod) for pod in there))
+
+    async def _claims(self, unplaced: list[Object]) -> None:
+        names = list(dict.fromkeys(name for pod in unplaced for name in placement.claims_of(pod)))[:_ASKED]
+        found = await asyncio.gather(*(self._read.get(PERSISTENT_VOLUME_CLAIM, name, self._namespace) for name in names))
+        if "PersistentVolumeClaim" not in self._read.hidden:
+            self._found["claims"] = dict(zip(names, found, strict=True))
 
     async def _told(self, kind: str, name: str) -> None:
         chosen = f"involvedObject.kind={kind},involvedObject.name={name}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.training.states import condition
-from sliceworks.training.why import kinds, matching
-from sliceworks.training.why.answer import Seen, seen
+from sliceworks.training.why import hosts, kinds, matching
+from sliceworks.training.why.answer import seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from sliceworks.training.why.evidence import Evidence
 
 Object = dict[str, Any]
-POOL = "cloud.google.com/gke-nodepool"
-_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _OVER = ("Succeeded", "Failed")
 
@@ -44,7 +42,7 @@ def places(evidence: Evidence) -> Iterator[Cause]:
     for pod in unplaced(evidence.pods):
         alike[selector_of(pod)].append(pod)
     for selector, pods in alike.items():
-        yield _place(evidence, selector, pods)
+        yield _claim(evidence, pods) or _place(evidence, selector, pods)
 
 
 def _place(evidence: Evidence, selector: str, pods: list[Object]) -> Cause:
@@ -53,20 +51,43 @@ def _place(evidence: Evidence, selector: str, pods: list[Object]) -> Cause:
     said = told.get("message", "")
     nodes = evidence.nodes.get(selector)
     if nodes is None or "Node" in evidence.hidden:
-        return kinds.UNSCHEDULABLE.cause(f"{_count(pods)} no place.", where, said=said)
+        return kinds.UNSCHEDULABLE.cause(f"{hosts.finds(pods)} no place.", where, said=said)
     missed = [matching.unselected(pod["spec"], node["metadata"].get("labels") or {}) for node in nodes]
     fitting = [node for node, miss in zip(nodes, missed, strict=True) if not miss]
     if not fitting:
         return _no_pool(evidence, pods, next(iter(missed), ""), said)
     taints = [matching.untolerated(_lasting(node), pod["spec"].get("tolerations") or ()) for node in fitting]
     if all(taints) and (taint := taints[0]):
-        value = f"={taint['value']}" if taint.get("value") else ""
+        shown = f"{taint['key']}={taint['value']}" if taint.get("value") else taint["key"]
         words = (
-            f"{_count(pods)} no place: {_hosts(len(fitting))} would fit, but for the taint {taint['key']}{value}:{taint['effect']}."
+            f"{hosts.finds(pods)} no place: {hosts.several(len(fitting))} would fit, but for the taint {shown}:{taint['effect']}."
         )
         return kinds.TAINT.cause(words, seen(fitting[0], "spec.taints", "Node"), where, said=said)
     usable = [node for node, taint in zip(fitting, taints, strict=True) if not taint]
-    return _hosts_short(evidence, pods, usable, said)
+    return hosts.short(evidence, pods, usable, said)
+
+
+def _claim(evidence: Evidence, pods: list[Object]) -> Cause | None:
+    """A claim for a volume that no place can be found for before it is bound."""
+    for name in claims_of(pods[0]):
+        if name not in evidence.claims:
+            continue
+        claim = evidence.claims[name]
+        if claim is None:
+            where = seen(pods[0], "spec.volumes", "Pod")
+            return kinds.VOLUME.cause(f"{hosts.finds(pods)} no place: there is no claim {name} in {evidence.namespace}.", where)
+        phase = (claim.get("status") or {}).get("phase", "Pending")
+        if phase != "Bound":
+            words = f"{hosts.finds(pods)} no place: the claim {name} is {phase.lower()}, not bound to a volume."
+            said = condition(pods[0], "PodScheduled").get("message", "")
+            return kinds.VOLUME.cause(words, seen(claim, "status.phase", "PersistentVolumeClaim"), said=said)
+    return None
+
+
+def claims_of(pod: Object) -> list[str]:
+    """The claims that a pod mounts."""
+    found = (each.get("persistentVolumeClaim") or {} for each in pod["spec"].get("volumes") or ())
+    return [each["claimName"] for each in found if each]
 
 
 def _no_pool(evidence: Evidence, pods: list[Object], missed: str, said: str) -> Cause:
@@ -81,58 +102,12 @@ def _no_pool(evidence: Evidence, pods: list[Object], missed: str, said: str) -> 
         why = f"no node has the label {' or '.join(absent)}" if absent else f"no node has all of {', '.join(chosen)}"
     made = "have such a node pool made (the slice controller makes them on demand), or ask for another type"
     return kinds.NO_POOL.cause(
-        f"{_count(pods)} no place: {why}.",
+        f"{hosts.finds(pods)} no place: {why}.",
         seen(pod, "spec.affinity" if missed else "spec.nodeSelector", "Pod"),
         seen(pod, "status.conditions[PodScheduled]", "Pod"),
         remedy=made if any("/" in name for name in matching.requests(pod["spec"])) else "",
         said=said,
     )
-
-
-def _hosts_short(evidence: Evidence, pods: list[Object], usable: list[Object], said: str) -> Cause:
-    """Nodes fit by their labels: there are too few of them, or they are too small, or others are on them."""
-    pod = pods[0]
-    wanted = matching.requests(pod["spec"])
-    large = [node for node in usable if not _too_small(node, wanted)]
-    needed, per_slice = _needed(evidence, pod)
-    where = seen(pod, "status.conditions[PodScheduled]", "Pod")
-    if not large:
-        lacking = next(iter(filter(None, (_too_small(node, wanted) for node in usable))), "")
-        words = f"{_count(pods)} no place: {_hosts(len(usable))} would fit, but none has {lacking}."
-        return kinds.TOO_FEW_HOSTS.cause(words, seen(usable[0], "status.allocatable", "Node"), where, said=said)
-    pools = Counter((node["metadata"].get("labels") or {}).get(POOL, "") for node in large)
-    exclusive = _EXCLUSIVE in (pod["metadata"].get("annotations") or {})
-    slices = sum(count >= per_slice for count in pools.values()) if exclusive else 0
-    if len(large) < needed or (exclusive and slices * per_slice < needed):
-        words = f"It needs {_hosts(needed)}, and {len(large)} fit."
-        if exclusive:
-            words = f"It needs {needed // per_slice} node pools of {per_slice} hosts, each alone; there are {slices}."
-        return kinds.TOO_FEW_HOSTS.cause(words, Seen("Node", large[0]["metadata"]["name"], "metadata.labels"), where, said=said)
-    guests = list(dict.fromkeys(name for node in large for name in evidence.guests.get(node["metadata"]["name"], ())))
-    by = f" by {', '.join(guests[:5])}" if guests else ""
-    return kinds.HOSTS_IN_USE.cause(
-        f"{_count(pods)} no place: the {_hosts(len(large))} that fit are in use{by}.",
-        where,
-        seen(large[0], "status.allocatable", "Node"),
-        said=said,
-    )
-
-
-def _too_small(node: Object, wanted: dict[str, Any]) -> str:
-    from sliceworks.base import quantity
-
-    has = (node.get("status") or {}).get("allocatable") or {}
-    return next((matching.amount(much, name) for name, much in wanted.items() if quantity.parse(has.get(name, "0")) < much), "")
-
-
-def _needed(evidence: Evidence, pod: Object) -> tuple[int, int]:
-    """How many hosts the part of the job that a pod belongs to needs, and how many each of its slices."""
-    name = (pod["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/replicatedjob-name")
-    part = next((each for each in evidence.jobset["spec"]["replicatedJobs"] if each["name"] == name), None)
-    if part is None:
-        return 1, 1
-    hosts = int(part["template"]["spec"].get("parallelism") or 1)
-    return hosts * int(part.get("replicas", 1)), hosts
 
 
 def _lasting(node: Object) -> list[Object]:
@@ -152,10 +127,10 @@ def followers(evidence: Evidence) -> Iterator[Cause]:
         return
     told = next((each for each in evidence.events_of("Job", job["metadata"]["name"]) if each["reason"] == "FailedCreate"), {})
     slices = "one slice wait" if len(waiting) == 1 else f"{len(waiting)} slices wait"
-    words = f"{_hosts(missing)} of {slices} until the first host of the slice has a place: all must be in its pool."
+    words = f"{hosts.several(missing)} of {slices} until the first host of the slice has a place: all must be in its pool."
     yield kinds.FOLLOWER.cause(
         words,
-        seen(leader, f"metadata.annotations[{_EXCLUSIVE}]", "Pod"),
+        seen(leader, f"metadata.annotations[{hosts.EXCLUSIVE}]", "Pod"),
         seen(leader, "spec.nodeName", "Pod"),
         said=told.get("message", ""),
     )
@@ -165,7 +140,7 @@ def _unplaced_leader(evidence: Evidence, job: Object) -> Object | None:
     for pod in evidence.pods:
         annotations = pod["metadata"].get("annotations") or {}
         mine = any(each["name"] == job["metadata"]["name"] for each in pod["metadata"].get("ownerReferences") or ())
-        if mine and _EXCLUSIVE in annotations and annotations.get(_INDEX) == "0" and not pod["spec"].get("nodeName"):
+        if mine and hosts.EXCLUSIVE in annotations and annotations.get(_INDEX) == "0" and not pod["spec"].get("nodeName"):
             return pod
     return None
 
@@ -187,11 +162,3 @@ def refused(evidence: Evidence) -> Iterator[Cause]:
                 said=told.get("message", ""),
             )
             return
-
-
-def _count(pods: list[Object]) -> str:
-    return "1 pod finds" if len(pods) == 1 else f"{len(pods)} pods find"
-
-
-def _hosts(count: int) -> str:
-    return "1 host" if count == 1 else f"{count} hosts"
