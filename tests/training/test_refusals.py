@@ -29,6 +29,8 @@ def refused(tmp_path: Path, text: str, name: str = "train") -> str:
         ("  slices: {type: v4-33}\n", ("job.yaml:7", "v4-33", "v4-32")),
         ("  slices:\n    type: v4-32\n    topology: 2x2x2\n", ("job.yaml:9", "v4-32 has 16 chips", "2x2x4")),
         ("  slices: {accelerator: tpu-v4-podslices, topology: 2x2x2}\n", ("job.yaml:7", "tpu-v4-podslice")),
+        ("  slices:\n    type: v4-32\n    chipsPerHost: 8\n", ("job.yaml:9", "8 chips per host do not fit", "ask for 4")),
+        ("  slices:\n    accelerator: tpu-v4-podslice\n    topology: 3x3x3\n", ("job.yaml:9", "3x3x3 is no topology")),
         ("  slices: {type: v4-32, count: 0}\n", ("job.yaml:7", "spec.slices.count")),
         ("  slices: {type: v4-32}\n  prioritty: high\n", ("job.yaml:8", "spec.prioritty", "did you mean priority?")),
         ("  slices: {type: v4-32, capacity: reservation}\n", ("reservation's name",)),

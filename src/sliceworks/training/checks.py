@@ -14,7 +14,7 @@ from sliceworks.training.variables import coordinator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sliceworks.specs.training import TrainingJob
+    from sliceworks.specs.training import Slices, TrainingJob
     from sliceworks.training.shapes import Ask
 
 _LONGEST = 63
@@ -36,12 +36,18 @@ def check(job: TrainingJob, script: str = "") -> list[Finding]:
     try:
         asked = ask(job.spec.slices)
     except SliceworksError as error:
-        field = "topology" if job.spec.slices.topology and not isinstance(error, UnknownAccelerator) else "type"
-        return [Finding(("spec", "slices", field), error.message, error.hint)]
+        return [Finding(("spec", "slices", _wrong_field(job.spec.slices, error)), error.message, error.hint)]
     found = list(_names(job, asked))
     if len(script.encode()) > _LONGEST_SCRIPT:
         found.append(Finding(("spec", "script"), f"the script is longer than {_LONGEST_SCRIPT} bytes", "put it into the image"))
     return found
+
+
+def _wrong_field(slices: Slices, error: SliceworksError) -> str:
+    """The field that does not fit the others."""
+    if isinstance(error, UnknownAccelerator):
+        return "accelerator" if slices.accelerator else "type"
+    return "chipsPerHost" if slices.chips_per_host is not None and not slices.topology else "topology" if slices.topology else "type"
 
 
 def _names(job: TrainingJob, asked: Ask) -> Iterator[Finding]:

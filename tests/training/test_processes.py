@@ -1,0 +1,130 @@
+"""A job whose processes really run: its logs are followed through a restart, and a TensorBoard beside it shows what it wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.real.processes import free_port
+from tests.training.test_compile import job
+from tests.training.test_queues import HEAD, made
+
+from sliceworks import catalog
+from sliceworks.base import clock
+from sliceworks.cli.log_following import Following
+from sliceworks.cli.log_printing import Printer
+from sliceworks.cli.log_reading import Part
+from sliceworks.cli.train_cluster import JOBSETS, pods_of
+from sliceworks.cli.train_page import Found, page
+from sliceworks.kube.client import Client
+from sliceworks.training.choosing import Choice
+from sliceworks.training.compile import jobset
+from sliceworks.twin.cluster import Cluster
+from sliceworks.twin.nodes.shapes import Shape, create_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
+Object = dict[str, Any]
+TEAM = "research"
+CLAIM: Object = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "runs", "namespace": TEAM},
+    "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+# Fails once; the second time it leaves a file behind and stays until it is told to go.
+PROGRAM = """
+[ -e $DATA/seen ] || { touch $DATA/seen; echo first; exit 1; }
+echo second; echo 0.5 > $DATA/loss
+until [ -e $DATA/go ]; do sleep 0.1; done
+echo done
+"""
+# Stands in for TensorBoard: shows a folder on a port.
+BOARD = """#!/bin/sh
+for each in "$@"; do case $each in --logdir=*) folder=${each#*=};; --port=*) port=${each#*=};; esac; done
+exec python3 -m http.server --directory "$folder" "$port"
+"""
+
+
+def with_board(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the twin's Python lie beside a program that is called tensorboard."""
+    folder.mkdir()
+    (folder / "tensorboard").write_text(BOARD)
+    (folder / "tensorboard").chmod(0o755)
+    (folder / "python3").symlink_to(os.path.realpath(sys.executable))
+    monkeypatch.setattr(sys, "executable", str(folder / "python3"))
+
+
+async def until(look: Callable[[], Any], what: str) -> Any:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                if found := await asyncio.to_thread(look):
+                    return found
+            except OSError:
+                pass
+            await clock.sleep(0.1)
+    raise AssertionError(what)
+
+
+@pytest.mark.timeout(90)
+def test_logs_go_through_a_restart_and_a_board_shows_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_board(tmp_path / "bin", monkeypatch)
+    port, data = free_port(), tmp_path / "twin" / "claims" / TEAM / "runs"
+    text = f"""slices: {{type: v4-8}}, script: run.sh, env: {{DATA: /runs}}, restarts: {{max: 1}}, cpu: '1', memory: 1Gi,
+      volumes: [{{name: runs, mountPath: /runs, pvc: runs}}], tensorboard: {{logs: /runs, image: board, port: {port}}}"""
+
+    async def main() -> str:
+        async with Cluster(ca="the authority", processes=tmp_path / "twin") as twin:
+            client = Client(twin.transport(), namespace=TEAM)
+            await ready(client)
+            await client.create(CLAIM)
+            made = await client.create(jobset(job(text), namespace=TEAM, script=PROGRAM), resource=JOBSETS)
+            following = asyncio.create_task(Following(client, made, Choice(), Part(), Printer(one=True)).run())
+            await until((data / "loss").read_text, "the loss is written")
+            seen: str = await until(lambda: fetch(f"http://127.0.0.1:{port}/loss"), "the board shows it")
+            shown = page(Found(await client.get(JOBSETS, "train", TEAM), None, await pods_of(client, "train", TEAM), []))
+            (data / "go").touch()
+            await asyncio.wait_for(following, 30)
+            assert seen == "0.5\n"
+            return shown
+
+    shown = clock.run(main())
+    assert f":{port}, or kubectl port-forward -n {TEAM} pod/train-tensorboard-0-0-" in shown
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("first\nsecond\ndone\n", "train begins again: attempt 1\n")
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+async def ready(client: Client) -> None:
+    """Queues, a slice of one host, and a machine for helpers."""
+    pools = HEAD.replace("v4-16, count: 4", "v4-8, count: 1").replace(", cheap: {type: v4-16, count: 2, spot: true}", "")
+    for each in made(pools + "  teams:\n    research: {queue: queue}\n"):
+        await client.create(each)
+    shape = catalog.find("v4-8")
+    left = shape.machine.allocatable()
+    slice_ = Shape(
+        "slice",
+        shape.machine.name,
+        cpu=left["cpu"],
+        memory=left["memory"],
+        resources={shape.resource: str(shape.chips_per_host)},
+        labels=shape.node_labels(),
+        taints=tuple(shape.node_taints()),
+    )
+    await create_nodes(client, Shape(pool="cpu", machine="n1-standard-4"), 1)
+    await create_nodes(client, slice_, 1, first=10)
