@@ -1,0 +1,120 @@
+"""Model services come, share a gateway, change and go: ownership, shared apply and garbage collection, on both clusters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.support.model_services import read
+
+from sliceworks.base import clock
+from sliceworks.kube import open_client
+from sliceworks.kube.well_known import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
+    NETWORK_POLICY,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+)
+from sliceworks.serving import cluster as seen
+from sliceworks.serving.deploying import Deployment, delete
+
+if TYPE_CHECKING:
+    from tests.support.clusters import Cluster
+
+    from sliceworks.kube import Client
+
+CLUSTER = "hands"
+Object = dict[str, Any]
+TEXT = """\
+apiVersion: sliceworks.dev/v1alpha1
+kind: ModelService
+metadata: {{name: {name}}}
+spec:
+  engine: vllm
+  accelerator: {{type: l4-1}}
+  replicas: 2
+  identity: {{serviceAccount: models, googleServiceAccount: models@my-project.iam.gserviceaccount.com}}
+  vllm: {{model: {{name: {name}, source: a/b}}}}
+"""
+GATEWAY = "  gateway: {image: 'gateway:1'}\n"
+KINDS = (
+    DEPLOYMENT,
+    SERVICE,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    HORIZONTAL_POD_AUTOSCALER,
+    ROLE,
+    ROLE_BINDING,
+)
+
+
+async def deploy(client: Client, ns: str, name: str, gateway: str = GATEWAY) -> None:
+    service = read(TEXT.format(name=name) + gateway)
+    document = service.model_dump(by_alias=True, mode="json", exclude_unset=True)
+    made = Deployment(client, service, document, ns)
+    await made.prepare(make_namespace=False)
+    await made.apply(lambda _: None, 30)
+
+
+async def remove(client: Client, ns: str, name: str) -> None:
+    await delete(client, await seen.one_record(client, name, ns), ns, 60)
+
+
+async def names(client: Client, resource: Any, ns: str) -> set[str]:
+    return {each["metadata"]["name"] for each in (await client.list(resource, ns)).items}
+
+
+async def until_none(client: Client, ns: str) -> None:
+    ends = clock.loop_time() + 30
+    for kind in KINDS:
+        while found := await names(client, kind, ns):
+            assert clock.loop_time() < ends, f"{kind.kind}: {found}"
+            await clock.sleep(0.1)
+
+
+def test_services_come_share_change_and_go(cluster: Cluster, ns: str) -> None:
+    async def main() -> None:
+        async with open_client(cluster.kubeconfig) as client:
+            await deploy(client, ns, "one")
+            await deploy(client, ns, "two")
+            shared = (await client.get(DEPLOYMENT, "gateway", ns))["metadata"]["ownerReferences"]
+            assert {each["name"] for each in shared} == {"one-model-service", "two-model-service"}
+            account = (await client.get(SERVICE_ACCOUNT, "models", ns))["metadata"]["ownerReferences"]
+            assert {each["name"] for each in account} == {"one-model-service", "two-model-service"}
+            text = (await client.get(CONFIG_MAP, "gateway", ns))["data"]["gateway.yaml"]
+            assert "name: one\n" in text
+            assert "name: two\n" in text
+
+            await remove(client, ns, "one")
+            assert await names(client, DEPLOYMENT, ns) == {"gateway", "two"}
+            assert "name: one\n" not in (await client.get(CONFIG_MAP, "gateway", ns))["data"]["gateway.yaml"]
+            assert "models" in await names(client, SERVICE_ACCOUNT, ns)
+
+            await deploy(client, ns, "two", gateway="")
+            assert await names(client, DEPLOYMENT, ns) == {"two"}
+            assert await names(client, CONFIG_MAP, ns) == {"kube-root-ca.crt", "two-model-service"}
+            await deploy(client, ns, "two", gateway="")  # again: nothing to do
+            assert (await client.get(DEPLOYMENT, "two", ns))["metadata"]["generation"] == 1
+
+            await remove(client, ns, "two")
+            await until_none(client, ns)
+            assert await names(client, CONFIG_MAP, ns) == {"kube-root-ca.crt"}
+            assert await names(client, SERVICE_ACCOUNT, ns) == {"default"}
+
+    clock.run(main())
+
+
+def test_who_deletes_the_record_deletes_the_service(cluster: Cluster, ns: str) -> None:
+    async def main() -> None:
+        async with open_client(cluster.kubeconfig) as client:
+            await deploy(client, ns, "one")
+            await client.delete(CONFIG_MAP, "one-model-service", ns, propagation_policy="Background")
+            await until_none(client, ns)
+
+    clock.run(main())
