@@ -9,7 +9,7 @@ from tests.support.model_services import EXAMPLES, changed, example
 
 from sliceworks import catalog
 from sliceworks.base import clock, yamls
-from sliceworks.base.errors import SliceworksError, TimedOut
+from sliceworks.base.errors import SliceworksError, TimedOut, Unreachable
 from sliceworks.cli import model_files
 from sliceworks.kube.client import Client
 from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT, JOB, NAMESPACE, POD, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET
@@ -286,3 +286,55 @@ def test_the_last_model_and_unknown_ones_cannot_be_unpublished() -> None:
         assert caught.value.hint == "did you mean densenet_onnx?"
 
     played(play)
+
+
+class Broken(Client):
+    """A client whose connection breaks after so many writes."""
+
+    left = 0
+
+    async def apply(self, obj: Object, *places: Any, **options: Any) -> Object:
+        if not options.get("dry_run"):
+            if self.left == 0:
+                raise Unreachable("the connection broke")
+            self.left -= 1
+        return await super().apply(obj, *places, **options)
+
+
+@pytest.mark.parametrize("writes", range(0, 18, 3))
+def test_a_deployment_that_broke_off_goes_on_and_leaves_nothing(writes: int) -> None:
+    async def play(platform: Platform) -> None:
+        service = example("llama3-vllm-tpu")
+        broken = Platform(Broken(platform.client.transport))
+        broken.client.left = writes  # type: ignore[attr-defined]
+        with pytest.raises(Unreachable):
+            await broken.deploy(service)
+        if writes:
+            assert (await platform.seen("llama3", "models")).standing.state in ("starting", "degraded", "ready")
+        if writes % 2:
+            await platform.deploy(service)
+            assert (await platform.seen("llama3", "models")).standing.state == "ready"
+        if writes:
+            await platform.delete("llama3", "models")
+        await clock.sleep(60)
+        for kind in (DEPLOYMENT, POD, SERVICE):
+            assert await platform.names(kind, "models") == set()
+
+    played(play)
+
+
+def test_a_record_changed_beyond_use_stops_nobody_else(capsys: pytest.CaptureFixture[str]) -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("llama3-vllm-tpu"))
+        labels = {"sliceworks.dev/record": "model-service"}
+        for number, data in enumerate(
+            ({}, {"document.yaml": "kind: Gateway"}, {"document.yaml": "{"}, {"document.yaml": "a: 1\n---\nb: 2"})
+        ):
+            metadata = {"name": f"broken-{number}", "namespace": "models", "labels": labels}
+            await platform.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+        found = await cluster.all_records(platform.client, "models")
+        assert [each.service.metadata.name for each in found] == ["llama3"]
+        await platform.delete("llama3", "models")
+
+    played(play)
+    assert capsys.readouterr().err.count("records no model service any more") >= 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import clock
+from sliceworks.base import clock, progress
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.kube.well_known import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, JOB, POD, SERVICE, STATEFUL_SET
 from sliceworks.serving import record as records
@@ -37,9 +37,17 @@ class Seen:
 
 
 async def all_records(client: Client, namespace: str | None) -> list[Record]:
-    """The services of a namespace, or of all."""
-    found = await client.list_all(CONFIG_MAP, namespace, labels=_LABELS)
-    return [records.read(each) for each in found.items]
+    """The services of a namespace, or of all. A record that somebody has changed beyond use is told of, and passed over."""
+    found: list[Record] = []
+    for each in (await client.list_all(CONFIG_MAP, namespace, labels=_LABELS)).items:
+        try:
+            found.append(records.read(each))
+        except SliceworksError as error:
+            metadata = each["metadata"]
+            progress.say(
+                f"configmap/{metadata['name']} in {metadata['namespace']} records no model service any more: {error.message}"
+            )
+    return found
 
 
 async def one_record(client: Client, name: str, namespace: str) -> Record:

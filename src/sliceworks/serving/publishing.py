@@ -53,8 +53,12 @@ async def publish(
     elif same:
         await _roll(client, record)
     await deployment.follow(after, tell, timeout)
-    later = spec.triton and spec.triton.load == "named" and not same
-    return ["Servers that start later load what they were deployed with: `models deploy` rolls them."] if later else []
+    told = []
+    if spec.gateway and not same:
+        told.append("The gateway takes its changed document within a minute or so.")
+    if spec.triton and spec.triton.load == "named" and not same:
+        told.append("Servers that start later load what they were deployed with: `models deploy` rolls them.")
+    return told
 
 
 async def _tell_or_undo(client: Client, record: Record, verb: str, model: str, *, tell: Callable[[str], None]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import yamls
+from sliceworks.base.errors import InvalidDocument
 from sliceworks.serving import naming
 from sliceworks.specs.serving import ModelService
 
@@ -79,11 +80,14 @@ def read(found: Object) -> Record:
     from sliceworks.specs import documents
 
     metadata, data = found["metadata"], found.get("data") or {}
-    [document] = yamls.load_all(data.get(_DOCUMENT, ""), f"configmap/{metadata['name']}") or [
-        yamls.Document({}, metadata["name"], 1, {})
-    ]
+    place = f"configmap/{metadata['name']}"
+    loaded = yamls.load_all(data.get(_DOCUMENT, ""), place)
+    if len(loaded) != 1:
+        raise InvalidDocument(f"{_DOCUMENT} is missing", place=place)
+    [document] = loaded
     service = documents.read(document)
-    assert isinstance(service, ModelService)
+    if not isinstance(service, ModelService):
+        raise InvalidDocument(f"a ModelService is wanted, found {document.data['kind']}", place=place)
     objects = frozenset(Reference(*line.split()) for line in data.get(_OBJECTS, "").splitlines() if len(line.split()) == 3)
     return Record(
         service,
