@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.training.compile import QUEUE
 from sliceworks.training.states import condition
+from sliceworks.training.words import QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

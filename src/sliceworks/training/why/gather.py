@@ -10,7 +10,6 @@ from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import labels
 from sliceworks.kube.well_known import CORE_EVENT, JOB, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, POD
-from sliceworks.training.compile import QUEUE
 from sliceworks.training.why import admission, capacity, hosts, line, matching, placement, quota
 from sliceworks.training.why.evidence import Evidence, is_true, owner
 from sliceworks.training.why.reading import (
@@ -25,6 +24,7 @@ from sliceworks.training.why.reading import (
     Reader,
     line_up,
 )
+from sliceworks.training.words import QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
