@@ -63,10 +63,12 @@ def _screen(table: Table) -> Iterator[Callable[[list[Object]], None]]:
     from rich.live import Live
     from rich.text import Text
 
-    with Live(console=Console(), auto_refresh=False, vertical_overflow="crop") as live:
+    console = Console()
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
 
         def draw(jobsets: list[Object]) -> None:
-            text = tables.render(table.columns, [table.row(each) for each in jobsets])
+            rows = [table.row(each) for each in jobsets[: console.height - 1]]  # more than fit are not worked out
+            text = tables.render(table.columns, rows)
             live.update(Text(text, no_wrap=True), refresh=True)
 
         yield draw
