@@ -10,6 +10,7 @@ import click
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.cli import options
+from sliceworks.cli.load_publish import publish
 from sliceworks.cli.load_search import search
 from sliceworks.cli.output import Report, show, show_one
 
@@ -25,6 +26,7 @@ def load() -> None:
 
 
 load.add_command(search)
+load.add_command(publish)
 
 folder_option = click.option(
     "--folder", type=click.Path(path_type=Path), default=Path("load-tests"), show_default=True, help="Where runs are kept."

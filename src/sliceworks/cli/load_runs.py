@@ -48,7 +48,7 @@ def read(file: Path, *, url: str = "", workers: int | None = None) -> Test:
 
 def performed(test: Test, *, tags: dict[str, str] | None = None, folder: Path | None = None) -> tuple[dict[str, Any], Path]:
     """Run it and write it down; what was measured is kept however it ends."""
-    _installed()
+    check_installed()
     from sliceworks.loadtest import merging, plans, results
 
     plan = plans.make(test.spec, test.files, url=test.url)
@@ -84,7 +84,7 @@ def _fresh(test: Test) -> Path:
     return found
 
 
-def _installed() -> None:
+def check_installed() -> None:
     from importlib.util import find_spec
 
     missing = [name for name in ("locust", "duckdb", "numpy") if find_spec(name) is None]
@@ -94,7 +94,7 @@ def _installed() -> None:
 
 def rendered(folder: Path, form: str) -> str:
     """The report of a run."""
-    _installed()
+    check_installed()
     from sliceworks.loadtest import results
 
     run = results.load(folder)

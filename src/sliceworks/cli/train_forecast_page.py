@@ -32,13 +32,16 @@ def rows(found: Forecast, then: Forecast | None, *, wide: bool) -> tuple[list[st
 
 
 def _cells(each: Expectation) -> list[object]:
-    return [_middle(each, each.starts), _range(each.starts), _middle(each, each.ends), _range(each.ends)]
+    span = "-" if each.job.state == "running" else _range(each.starts)
+    return [_middle(each, each.starts), span, _middle(each, each.ends), _range(each.ends)]
 
 
 def _middle(each: Expectation, found: Range | None) -> str:
     if found is None:
         return "unknown" if each.verdict == "starts" else each.verdict
-    return "now" if found.median < 1 and found is each.starts else _length(found.median)
+    if found is each.starts and each.job.state == "running":
+        return "running"
+    return "now" if found is each.starts and found.median < 1 else _length(found.median)
 
 
 def _range(found: Range | None) -> str:

@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 from google.api_core.exceptions import BadRequest, Conflict, FailedPrecondition, NotFound, PreconditionFailed
-from google.cloud import bigquery
 from google.protobuf import field_mask_pb2
-from google.pubsub_v1.types import BigQueryConfig, Encoding, Schema, SchemaSettings, Subscription, Topic
+from google.pubsub_v1.types import BigQueryConfig, Subscription
 from tests.support.google_clients import PROJECT
+from tests.support.load_metrics import count, stream, table
 
 if TYPE_CHECKING:
     from tests.support.google_clients import Google
-
-MODULE = Path(__file__).parents[3] / "terraform" / "modules" / "load-metrics"
-METADATA = {"subscription_name": "STRING", "message_id": "STRING", "publish_time": "TIMESTAMP", "attributes": "JSON"}
-
-
-def table(google: Google, dataset: str, *, metadata: bool = True) -> None:
-    """The table of load tests, as our own module makes it."""
-    google.bigquery.create_dataset(dataset)
-    columns = orjson.loads((MODULE / "columns.json").read_bytes())
-    fields = [bigquery.SchemaField(each["name"], each["type"], mode=each["mode"]) for each in columns]
-    fields += [bigquery.SchemaField(name, kind) for name, kind in METADATA.items() if metadata]
-    google.bigquery.create_table(bigquery.Table(f"{PROJECT}.{dataset}.records", schema=fields))
-
-
-def stream(google: Google, name: str, dataset: str, **config: Any) -> str:
-    """A topic with the schema of load tests, whose messages go to the table."""
-    schema = Schema(type_=Schema.Type.PROTOCOL_BUFFER, definition=(MODULE / "record.proto").read_text())
-    made = google.schemas.create_schema(parent=f"projects/{PROJECT}", schema=schema, schema_id=f"{name}-schema")
-    topic = str(google.publisher.topic_path(PROJECT, name))
-    settings = SchemaSettings(schema=made.name, encoding=Encoding.JSON)
-    google.publisher.create_topic(Topic(name=topic, schema_settings=settings))
-    target = BigQueryConfig(table=f"{PROJECT}.{dataset}.records", use_topic_schema=True, write_metadata=True, **config)
-    path = google.subscriber.subscription_path(PROJECT, f"{name}-to-bigquery")
-    google.subscriber.create_subscription(Subscription(name=path, topic=topic, bigquery_config=target))
-    return topic
 
 
 def record(number: int, test: str = "first") -> bytes:
     return orjson.dumps(
         {"test_id": test, "response_time": number / 10, "num_output_tokens": number, "start_time": "2026-08-01T10:00:00.5Z"}
     )
-
-
-def count(google: Google, sql: str, **parameters: str) -> list[tuple[Any, ...]]:
-    given = [bigquery.ScalarQueryParameter(name, "STRING", value) for name, value in parameters.items()]
-    return [tuple(row) for row in google.bigquery.query_and_wait(sql, job_config=bigquery.QueryJobConfig(query_parameters=given))]
 
 
 def test_what_is_published_is_counted_in_the_table(google: Google) -> None:
