@@ -95,10 +95,8 @@ def test_a_real_gateway_stands_in_front(home: Path, tmp_path: Path, capsys: pyte
     assert run("invoke", "chat", "one two three", "--max-tokens", "3", "--key", "mine") == 0
     assert capsys.readouterr().out == "one two three\n"
     (tmp_path / "request.json").write_bytes(orjson.dumps(TENSORS))
-    for _ in range(20):  # a ConfigMap reaches a gateway that runs a little later
-        if run("invoke", "vision", "--data", str(tmp_path / "request.json"), "--key", "mine") == 0:
-            break
-        clock.wait_until(lambda: False, 1, every=0.5)
+    request = ("invoke", "vision", "--data", str(tmp_path / "request.json"), "--key", "mine")
+    assert clock.wait_until(lambda: run(*request) == 0, 30, every=0.5)  # a changed document reaches the gateway a little later
     assert orjson.loads(capsys.readouterr().out)["outputs"][0]["data"] == [1.0, 2.0]
     assert run("delete", "vision", "-y") == 0
     assert run("delete", "chat", "-y") == 0

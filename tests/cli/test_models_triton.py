@@ -1,4 +1,4 @@
-"""`sliceworks models` with a real Triton on the CPU, on a twin: asked in text, tensors and pictures, and told what to load."""
+"""`sliceworks models` with a real Triton on the CPU and a real gateway, on a twin: text, tensors, pictures, and publishing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.real import triton
 from tests.real.build import cache_folder
 from tests.support.model_twins import model_twin
 
-from sliceworks.base import yamls
+from sliceworks.base import clock, yamls
 from sliceworks.cli import main
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def document(models: Path) -> str:
             "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         },
         "triton": {"repository": str(models), "models": [{"name": "add"}]},
+        "gateway": {"image": "gateway:1", "cpu": "100m"},
     }
     metadata = {"name": "served", "namespace": "default"}
     return yamls.dump({"apiVersion": "sliceworks.dev/v1alpha1", "kind": "ModelService", "metadata": metadata, "spec": spec})
@@ -92,6 +93,11 @@ def document(models: Path) -> str:
 
 def run(*words: str) -> int:
     return main.run(["models", *words, "--twin", "--quiet"])
+
+
+def asked_soon(*words: str) -> bool:
+    """A changed document reaches a gateway that runs a little later."""
+    return clock.wait_until(lambda: run("invoke", "served", *words) == 0, 30, every=0.5)
 
 
 @pytest.mark.timeout(180)
@@ -114,11 +120,11 @@ def test_a_real_triton_is_deployed_and_asked(
     assert run("publish", "served", "speak") == 0
     assert run("publish", "served", "colour") == 0
     capsys.readouterr()
-    assert run("invoke", "served", "one two three", "--model", "speak") == 0
+    assert asked_soon("one two three", "--model", "speak")
     assert capsys.readouterr().out == "onetwothree\n"
 
     Image.new("RGB", (30, 20), (10, 200, 100)).save(tmp_path / "green.png")
-    assert run("invoke", "served", "--model", "colour", "--image", str(tmp_path / "green.png"), "--top", "2") == 0
+    assert asked_soon("--model", "colour", "--image", str(tmp_path / "green.png"), "--top", "2")
     _, first, second = capsys.readouterr().out.splitlines()
     assert first.split()[1:] == ["1", "green"]
     assert second.split()[1:] == ["2", "blue"]
