@@ -205,3 +205,38 @@ def test_streams_that_never_begin_are_given_to_another_server() -> None:
                 assert got.body.endswith(b"data: [DONE]\n\n")
 
     clock.run(main())
+
+
+def test_a_second_server_is_asked_when_the_first_takes_long_and_that_is_wanted() -> None:
+    async def main() -> None:
+        async with upstream(ttft=5.0) as slow, upstream() as quick:
+            for hedge in ("20ms", None):
+                spec = document(slow.url, quick.url, balancing={"hedgeAfter": hedge}, timeouts={"firstToken": "300ms"})
+                async with gateway(spec) as gate:
+                    got = [await gate.ask("POST", "/v1/chat/completions", chat(stream=number % 2 == 0)) for number in range(4)]
+                    statuses = Counter(each.status for each in got)
+                    assert statuses == ({200: 4} if hedge else {200: 2, 504: 2})
+                    assert ('reason="hedge"' in await gate.numbers()) == bool(hedge)
+                    await until(lambda: slow.engine.under_way == 0)
+                    assert gate.idle()
+
+    clock.run(main())
+
+
+def test_a_second_server_that_fails_changes_nothing() -> None:
+    async def main() -> None:
+        async with upstream(ttft=0.1) as slow, raw_upstream(_hang_up) as broken:
+            spec = document(slow.url, broken, balancing={"hedgeAfter": "10ms"}, health={"every": "1h", "failures": 100})
+            async with gateway(spec) as gate:
+                await until(lambda: all(each.checked for each in gate.program.application.state.servers))
+                for each in gate.program.application.state.servers:
+                    each.well = True
+                got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(4)]
+                assert {each.status for each in got} == {200}
+                assert gate.idle()
+
+    clock.run(main())
+
+
+async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sliceworks.base import clock
 from sliceworks.serving.gateway import usage
 from sliceworks.serving.gateway.calls import passed_back, request_head
+from sliceworks.serving.gateway.hedging import Race
 from sliceworks.serving.gateway.http.upstream import FIRST, WHOLE, Broken, Exchange, Late
 from sliceworks.serving.gateway.refusals import Refusal, broken_backend, slow_backend
 
@@ -66,7 +67,7 @@ class Relay:
             kept, failed, judged = False, True, True
             last = len(tried) >= retries.attempts
             try:
-                await self._begin(call, server, exchange, fresh=fresh)
+                server, exchange = await self._first(call, (server, exchange), budget, fresh=fresh)
                 if last or exchange.status not in _WORTH_A_TRY or not self._may_retry(budget):
                     kept = True
                     return exchange, server
@@ -90,6 +91,27 @@ class Relay:
                     self._done(exchange)
             tried.append(server)
             self.measures.retries.add(call.served.name, reason)
+
+    async def _first(self, call: Call, entrant: tuple[Server, Exchange], budget: Budget, *, fresh: bool) -> tuple[Server, Exchange]:
+        """Who begins to answer: the server that is asked, or a second one where that is wanted and the budget allows it."""
+        after = call.served.group.balancing.hedge_after
+        if after is None:
+            await self._begin(call, *entrant, fresh=fresh)
+            return entrant
+
+        def another() -> Server | None:
+            found = call.served.group.pick([entrant[0]])
+            if found is None or found is entrant[0] or not self._may_retry(budget):
+                return None
+            self.measures.retries.add(call.served.name, "hedge")
+            return found
+
+        def let_go(server: Server, exchange: Exchange) -> None:
+            server.ended(failed=False, judged=False)
+            self._done(exchange)
+
+        race = Race(lambda server, exchange: self._begin(call, server, exchange, fresh=fresh), another, let_go)
+        return await race.run(*entrant, after)
 
     async def _next(self, call: Call, tried: list[Server]) -> Server:
         """The next server to ask. One that has just failed is given a moment, where there is no other."""

@@ -108,7 +108,7 @@ class Group:
     def __init__(self, model: str, servers: Iterable[Server], balancing: Balancing) -> None:
         self.model = model
         self.servers = list(servers)
-        self._balancing = balancing
+        self.balancing = balancing
         self._turn = 0
         self._changed = asyncio.Event()
         self.waiting = 0
@@ -131,7 +131,7 @@ class Group:
         server = self.pick(avoid)
         if server is not None:
             return server
-        if self.waiting >= self._balancing.waiting or patience <= 0:
+        if self.waiting >= self.balancing.waiting or patience <= 0:
             raise no_backend(self.model)
         self.waiting += 1
         try:
