@@ -287,8 +287,25 @@ def test_started_again_after_a_failure() -> None:
     assert first(found) == "It is started again, 2 of 3 times so far."
 
 
+def told(kind: str, name: str, reason: str, message: str) -> dict[str, Any]:
+    return {"involvedObject": {"kind": kind, "name": name}, "reason": reason, "message": message, "metadata": {}}
+
+
 def test_just_starting() -> None:
-    assert names(given.started(given.pod(phase="Pending"))) == ["starting"]
+    assert names(given.started()) == ["starting"]
+    made = given.pod("p", phase="Pending")
+    assert first(given.started(made)) == "The containers of 1 pod are being made."
+    pulling = told("Pod", "p", "Pulling", 'Pulling image "x"')
+    assert "their image is being pulled" in first(given.started(made, events=(pulling,)))
+
+
+def test_running_after_restarts() -> None:
+    status = {"restarts": 2, "replicatedJobsStatus": [{"name": "slice", "ready": 1}]}
+    again = told("JobSet", "job", "RestartJobSetFailurePolicyAction", "applying RestartJobSet (first failed job: job-slice-0)")
+    found = given.started(jobset=given.jobset(queue="", suspend=False, status=status), events=(again,))
+    [cause] = explain(found).causes
+    assert (cause.kind.name, cause.words) == ("running", "All of its parts are ready. It was started again 2 times before.")
+    assert "job-slice-0" in cause.said
 
 
 def page(answer: Answer, width: int) -> list[str]:

@@ -12,7 +12,7 @@ from sliceworks.training.why.answer import seen
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sliceworks.training.why.answer import Cause, Kind, Seen
+    from sliceworks.training.why.answer import Cause, Kind
     from sliceworks.training.why.evidence import Evidence
 
 Object = dict[str, Any]
@@ -137,10 +137,17 @@ def unready(evidence: Evidence) -> Iterator[Cause]:
         )
 
 
-def starting(evidence: Evidence) -> tuple[Seen, ...]:
-    """Where it can be seen that containers are just being made."""
+def starting(evidence: Evidence) -> Cause | None:
+    """Containers that are just being made, and images that are being pulled for them."""
     found = [pod for pod in evidence.pods if pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending"]
-    return (seen(found[0], "status.containerStatuses", "Pod"),) if found else ()
+    if not found:
+        return None
+    told: Object = next(iter(evidence.events_of("Pod", found[0]["metadata"]["name"])), {})
+    where = seen(found[0], "status.containerStatuses", "Pod")
+    if told.get("reason") != "Pulling":
+        return kinds.STARTING.cause(f"The containers of {_pods(len(found))} are being made.", where)
+    words = f"The containers of {_pods(len(found))} are being made, and their image is being pulled."
+    return kinds.STARTING.cause(words, where, seen(found[0], "events[Pulling]", "Pod"), said=told.get("message", ""))
 
 
 def _statuses(pod: Object) -> Iterable[Object]:

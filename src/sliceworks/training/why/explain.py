@@ -86,9 +86,13 @@ def _placed(evidence: Evidence) -> Iterator[Cause]:
 def _well(evidence: Evidence) -> Cause:
     """Nothing is in the way."""
     where = seen(evidence.jobset, "status.replicatedJobsStatus")
-    if states.state(evidence.jobset) == "running":
-        return kinds.RUNNING.cause("All of its parts are ready.", where)
-    return kinds.STARTING.cause("Nothing is in its way; its parts are not all ready yet.", where, *containers.starting(evidence))
+    if states.state(evidence.jobset) != "running":
+        waiting = "Nothing is in its way; its parts are not all ready yet."
+        return containers.starting(evidence) or kinds.STARTING.cause(waiting, where)
+    restarts = int((evidence.jobset.get("status") or {}).get("restarts") or 0)
+    told = next((each for each in evidence.events_of("JobSet", evidence.name) if each["reason"].startswith("Restart")), {})
+    before = f" It was started again {'once' if restarts == 1 else f'{restarts} times'} before." if restarts else ""
+    return kinds.RUNNING.cause(f"All of its parts are ready.{before}", where, said=told.get("message", "") if restarts else "")
 
 
 def _progress(evidence: Evidence) -> Iterator[tuple[str, str]]:
