@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sliceworks.base.errors import SliceworksError
+from sliceworks.base.errors import SliceworksError, Unreachable
+from sliceworks.kube.transport import Request, Response
 from sliceworks.serving import asking, pictures, reaching
 from sliceworks.serving.asking import Wishes
 
@@ -83,6 +85,49 @@ def test_every_engine_is_asked_in_its_own_words(engine: str, path: str, field: s
 )
 def test_a_refusal_has_the_servers_own_words(status: int, body: bytes, told: str) -> None:
     assert told in reaching.refused(status, body, "service/gateway").message
+
+
+class Passing:
+    """A transport that remembers what it was asked to pass on."""
+
+    def __init__(self, response: Response) -> None:
+        self.response, self.seen = response, [Request("", "")]
+
+    async def send(self, request: Request, *, stream: bool = False) -> Response:
+        assert stream
+        self.seen.append(request)
+        return self.response
+
+
+def proxied(response: Response, path: str = "/v1/models?limit=2") -> tuple[bytes, Request]:
+    transport = Passing(response)
+    client = SimpleNamespace(transport=transport)
+    way = reaching.to_service(client, "models", "gateway", 8080, ["10.0.0.1"])  # type: ignore[arg-type]
+    answered = asyncio.run(reaching.whole(way, "POST", path, b"{}", {"x-api-key": "mine"}))
+    return answered, transport.seen[-1]
+
+
+def test_what_is_not_on_this_machine_is_reached_through_the_api_server() -> None:
+    async def stream() -> AsyncIterator[bytes]:
+        yield b"a"
+        yield b"b"
+
+    answered, request = proxied(Response(200, {}, stream=stream()))
+    assert answered == b"ab"
+    assert request.path == "/api/v1/namespaces/models/services/gateway:8080/proxy/v1/models"
+    assert (request.query, request.headers, request.body) == ((("limit", "2"),), {"x-api-key": "mine"}, b"{}")
+    assert proxied(Response(200, {}, b"whole"), "/health")[0] == b"whole"
+
+
+def test_who_refused_is_told_apart() -> None:
+    status = b'{"kind": "Status", "apiVersion": "v1", "message": "error trying to reach service", "code": 503}'
+    with pytest.raises(Unreachable, match="the API server cannot reach service/gateway: error trying to reach service"):
+        proxied(Response(503, {}, status))
+    with pytest.raises(SliceworksError, match="service/gateway answered 429: slower") as caught:
+        proxied(Response(429, {}, b'{"error": {"message": "slower"}}'))
+    assert not isinstance(caught.value, Unreachable)
+    with pytest.raises(SliceworksError, match="has no server that is ready"):
+        reaching.to_service(SimpleNamespace(), "models", "gateway", 8080, [])  # type: ignore[arg-type]
 
 
 DENSENET: dict[str, Any] = {

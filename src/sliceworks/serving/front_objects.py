@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.serving import pods
 from sliceworks.serving.machines import pool, small
-from sliceworks.serving.naming import COMPONENT, MANAGED_BY
+from sliceworks.serving.naming import API_AGENTS, COMPONENT, MANAGED_BY
 from sliceworks.serving.versions import GATEWAY
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class _Objects:
         own: Object = {"podSelector": {}}
         others = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}} for name in self.front.allow_from]
         open_ports = [{"port": name, "protocol": "TCP"} for name in ports if name != "admin"]
-        calls: Object = {"ports": open_ports, **({} if self.of.spec.route else {"from": [own, *others]})}
+        calls: Object = {"ports": open_ports, **({} if self.of.spec.route else {"from": [own, *others, API_AGENTS]})}
         collectors = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gmp-system"}}}
         admin = {"ports": [{"port": "admin", "protocol": "TCP"}], "from": [own, collectors]}
         return {"podSelector": self.selector(), "policyTypes": ["Ingress"], "ingress": [calls, admin]}

@@ -79,7 +79,7 @@ def peers(service: ModelService) -> list[Object]:
     """Pods that may talk to the service's parts."""
     own = {"podSelector": {"matchLabels": {naming.SERVICE: service.metadata.name}}}
     if service.spec.gateway:
-        return [own, {"podSelector": {"matchLabels": {GATEWAY: service.spec.gateway.name}}}]
+        return [own, {"podSelector": {"matchLabels": {GATEWAY: service.spec.gateway.name}}}, naming.API_AGENTS]
     if service.spec.route:
         return [{"podSelector": {}}, {"namespaceSelector": {}}]
-    return [{"podSelector": {}}]
+    return [{"podSelector": {}}, naming.API_AGENTS]
