@@ -329,3 +329,24 @@ def test_data_is_plain() -> None:
         "field": "status.conditions[QuotaReserved]",
     }
     assert (found["ahead"], found["state"]) == (None, "queued")
+
+
+def test_a_pod_may_know_more_than_its_jobset() -> None:
+    ready = given.conditions(sliceworks_dev__SlicesReady=("True", "Ready", "1 of 1 slices are ready"))
+    leader = given.unplaced()
+    leader["status"]["conditions"] += given.conditions(sliceworks_dev__SliceReady=("False", "Stockout", "tried once in vain"))
+    found = given.started(leader, jobset=given.jobset(queue="", suspend=False, told=ready))
+    assert names(found) == ["stockout"]
+    leader["spec"]["nodeName"] = "n"
+    assert "stockout" not in names(found)
+
+
+def test_a_try_after_one_that_failed_still_tells_why_that_failed() -> None:
+    making = given.conditions(sliceworks_dev__SlicesReady=("False", "Provisioning", "0 of 1 slices are ready"))
+    notes = {"slices.sliceworks.dev/attempts": '{"job-slice-0": [3, 0.0, "QuotaExceeded"]}'}
+    job = given.jobset(queue="", suspend=False, told=making, metadata={"annotations": notes})
+    failed = told("JobSet", "job", "NodePoolCreationFailed", "Quota 'TPU_V4' exceeded")
+    found = given.started(jobset=job, events=(failed,))
+    assert names(found) == ["project-quota"]
+    assert first(found).endswith("It is just being tried again.")
+    assert explain(found).causes[0].said == "Quota 'TPU_V4' exceeded"

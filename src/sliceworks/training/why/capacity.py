@@ -77,15 +77,25 @@ def _standing(evidence: Evidence, reason: str, message: str, where: list[Seen]) 
     pod = _told_pod(evidence)
     if pod is not None:
         where.append(seen(pod, f"status.conditions[{labels.SLICE_READY}]", "Pod"))
-    kind = _KINDS.get(reason) or (kinds.RESERVATION if reason == "NotFound" and _reserves(evidence) else kinds.SLICE_REFUSED)
+    kind, words = _kind(evidence, reason), ""
     if kind is kinds.POOL_BEING_MADE:
-        return _being_made(evidence, where, reason, message)
+        # What is being made may be one more try: then it is the failure of the last that matters.
+        kind = next((each for each in (_kind(evidence, tried) for tried in _attempts(evidence)) if each is not kind), kind)
+        if kind is kinds.POOL_BEING_MADE:
+            return _being_made(evidence, where, reason, message)
+        where.append(seen(evidence.jobset, f"metadata.annotations[{labels.ATTEMPTS}]"))
+        words = " It is just being tried again."
     # The condition says how often it was tried; what the cloud said each time is in the events.
     failed = next((each for each in evidence.events_of("JobSet", evidence.name) if each["reason"] == labels.CREATION_FAILED), None)
     if failed is not None:
         where.append(seen(evidence.jobset, f"events[{labels.CREATION_FAILED}]"))
         message = failed.get("message") or message
-    return kind.cause(_WORDS[kind.name], *where, *_pools_seen(evidence, "ERROR"), remedy=_remedy(evidence, kind), said=message)
+    seen_in = (*dict.fromkeys(where), *_pools_seen(evidence, "ERROR"))
+    return kind.cause(f"{_WORDS[kind.name]}{words}", *seen_in, remedy=_remedy(evidence, kind), said=message)
+
+
+def _kind(evidence: Evidence, reason: str) -> Kind:
+    return _KINDS.get(reason) or (kinds.RESERVATION if reason == "NotFound" and _reserves(evidence) else kinds.SLICE_REFUSED)
 
 
 def _being_made(evidence: Evidence, where: list[Seen], reason: str, message: str) -> Cause:
