@@ -301,7 +301,7 @@ class Broken(Client):
         return await super().apply(obj, *places, **options)
 
 
-@pytest.mark.parametrize("writes", [0, 1, 7, 16])
+@pytest.mark.parametrize("writes", [0, 1, 7, 13])
 def test_a_deployment_that_broke_off_goes_on_and_leaves_nothing(writes: int) -> None:
     async def play(platform: Platform) -> None:
         service = example("llama3-vllm-tpu")
