@@ -31,14 +31,16 @@ COVERED = 0.8
 class Sizes:
     """How much is measured."""
 
-    months: int = 3
-    moments: int = 40
-    runs: int = 50
+    months: int = 2
+    moments: int = 24
+    runs: int = 40
     queued: int = 2_000
+    forward: int | None = None
+    """How often the large one is run forward; as often as the command does it, unless said."""
 
 
 QUICK = Sizes(months=1, moments=12, runs=20)
-TINY = Sizes(months=1, moments=2, runs=5, queued=50)
+TINY = Sizes(months=1, moments=1, runs=3, queued=50, forward=2)
 
 
 def backtest(sizes: Sizes) -> list[Measure]:
@@ -64,7 +66,7 @@ def size(sizes: Sizes) -> list[Measure]:
     snapshot = crowded(sizes.queued)
     began = time.perf_counter()
     outlook = Outlook(snapshot)
-    done = outlook.forecast([job for job in outlook.jobs.values() if job.state == "queued"])
+    done = outlook.forecast([job for job in outlook.jobs.values() if job.state == "queued"], runs=sizes.forward)
     taken = time.perf_counter() - began
     progress.say(f"size: {len(done.expectations):,} queued jobs, {done.runs} runs in {taken:.1f} s")
     stretched = taken * 2_000 / sizes.queued

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.measure.months import CHIPS, DAY, Planned, month, state
+from bench.measure.months import CHIPS, DAY, Planned, month, planned, state
 
 from sliceworks.base import duration
 from sliceworks.rehearsal.forecast.jobs import QUEUED, RUNNING, Job
@@ -146,8 +145,8 @@ def summary(found: Backtest) -> list[str]:
 
 def crowded(queued: int) -> Snapshot:
     """A queue with so many jobs in it, that have come in three days, and a week of history behind it."""
-    now, jobs = 10 * DAY, month(0)
-    waiting = [replace(job, name=f"{job.name}-{job.priority}", periods=[]) for seed in range(1, 9) for job in month(seed)][:queued]
+    now, jobs = 10 * DAY, month(0, days=10)
+    waiting = [job for seed in range(1, 9) for job in planned(seed)][:queued]
     for number, job in enumerate(waiting):
-        job.name, job.came, job.ended, job.estimate = f"{job.name}-{number}", now - 3 * DAY * number / queued, math.inf, job.lasts
+        job.name, job.came, job.estimate = f"{job.name}-{number}", now - 3 * DAY * number / queued, job.lasts
     return state([*(job for job in jobs if job.ended <= now), *waiting], now)

@@ -76,18 +76,22 @@ class Recorder(Course):
 
 def month(seed: int = 0, *, days: int = 30, load: float = 0.75) -> list[Planned]:
     """The jobs of a month, with what became of each."""
-    random = Random(seed)
-    jobs = sorted(_planned(random, days * DAY, load), key=lambda job: job.came)
+    jobs = planned(seed, days=days, load=load)
     snapshot = Snapshot(START, _queues())
     book: dict[Any, Planned] = {}
     course = Recorder(book)
     course.learn(snapshot)
-    for planned in jobs:
-        job = job_of(workload(planned, -1.0), START)
-        book[job.key] = planned
-        course.add(job, planned.lasts)
+    for each in jobs:
+        job = job_of(workload(each, -1.0), START)
+        book[job.key] = each
+        course.add(job, each.lasts)
     course.run()
     return jobs
+
+
+def planned(seed: int, *, days: int = 30, load: float = 0.75) -> list[Planned]:
+    """The jobs of a month, before anything became of them."""
+    return sorted(_planned(Random(seed), days * DAY, load), key=lambda job: job.came)
 
 
 def _planned(random: Random, length: float, load: float) -> list[Planned]:

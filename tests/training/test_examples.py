@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sliceworks.base import clock
+from sliceworks.base import clock, yamls
+from sliceworks.base.errors import InvalidDocument
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource
 from sliceworks.kube.well_known import JOB, POD
 from sliceworks.rehearsal import documents, submissions
 from sliceworks.rehearsal.rehearse import rehearse
+from sliceworks.training.compile import workers
 from sliceworks.training.states import state
 from sliceworks.twin.cluster import Cluster
 
+GOLDENS = Path(__file__).parent / "goldens"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "training-jobs"
 NAMES = sorted(file.stem for file in EXAMPLES.glob("*.yaml"))
 JOBSET = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", True)
@@ -63,6 +67,27 @@ def test_each_example_runs_on_as_many_hosts_as_it_asks_for_and_completes() -> No
     found = clock.run(main(), virtual=True, seed=1)
     assert {name: state(each) for name, each in found.items()} == dict.fromkeys(NAMES, "completed")
     assert {name: len(nodes) for name, nodes in most.items()} == {name: each.ask.hosts for name, each in asked.items()}
+
+
+def test_steps_depend_on_those_before_them() -> None:
+    path, made = GOLDENS / "steps.yaml", yamls.dump(submissions.read(EXAMPLES / "prepare-train-evaluate.yaml").jobset())
+    if os.environ.get("SLICEWORKS_RECORD"):
+        before = path.read_text() if path.exists() else ""
+        path.write_text(made)
+        assert before == made, f"{path.name} was rewritten: read the difference"
+    assert path.read_text() == made
+
+
+def test_helpers_beside_steps_do_not_hold_the_end_back(tmp_path: Path) -> None:
+    text = (EXAMPLES / "prepare-train-evaluate.yaml").read_text()
+    (tmp_path / "job.yaml").write_text(f"{text}  helpers: [{{name: watcher, image: 'watcher:1'}}]\n")
+    made = submissions.read(tmp_path / "job.yaml").jobset()
+    assert [each["name"] for each in made["spec"]["replicatedJobs"]] == ["prepare", "slice", "evaluate", "watcher"]
+    assert made["spec"]["successPolicy"]["targetReplicatedJobs"] == ["slice", "evaluate"]
+    assert workers(made)["name"] == "slice"
+    (tmp_path / "job.yaml").write_text(text.replace("name: evaluate", "name: slice"))
+    with pytest.raises(InvalidDocument, match="a job within it is named twice: slice"):
+        submissions.read(tmp_path / "job.yaml")
 
 
 def test_data_is_prepared_before_and_evaluated_after_the_training() -> None:

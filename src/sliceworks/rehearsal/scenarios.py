@@ -100,7 +100,8 @@ def _steps(event: Event, folder: Path, random: random.Random) -> Iterator[Step]:
     elif isinstance(action, Trace):
         yield from _traced(event.at, folder / action.file, folder)
     elif isinstance(action, Apply):
-        for document in yamls.load_path(folder / action.file):
+        written = yamls.load_path(folder / action.file)
+        for document in (each for one in written for each in objects(one, folder)):
             yield Step(event.at, f"apply {document.name}", _applying(document.data))
     elif isinstance(action, FailNodes):
         yield from _node_states(event.at, action, random)

@@ -34,6 +34,8 @@ def _step(job: TrainingJob, step: Step) -> Object:
     spec["backoffLimit"] = step.tries - 1
     pod = spec["template"]["spec"]
     pod["restartPolicy"] = "Never"
+    # Files are the same user's and group's before, in and after the training.
+    pod["securityContext"] |= {"runAsGroup": job.spec.user, "fsGroup": job.spec.user}
     if account:
         pod["serviceAccountName"] = account
     if step.volumes and (volumes := storage.volumes(job.spec, host_network=False)):

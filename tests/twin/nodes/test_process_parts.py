@@ -15,7 +15,7 @@ from sliceworks.twin.nodes.processes import volumes
 from sliceworks.twin.nodes.processes.expansion import expand
 from sliceworks.twin.nodes.processes.hosts import Hosts, Part
 from sliceworks.twin.nodes.processes.logs import LogOptions, read_log
-from sliceworks.twin.nodes.processes.sources import amount_of, field_of
+from sliceworks.twin.nodes.processes.sources import Sources, amount_of, field_of
 from sliceworks.twin.nodes.processes.tpu import tpu_variables
 
 Object = dict[str, Any]
@@ -145,6 +145,19 @@ def test_fields(path: str, expected: str) -> None:
 def test_amounts(reference: Object, expected: str) -> None:
     main = {"name": "main", "resources": {"limits": {"cpu": "1500m"}, "requests": {"memory": "512Mi"}}}
     assert amount_of({"spec": {"containers": [main, {"name": "other"}]}}, main, reference) == expected
+
+
+def test_a_claim_is_one_folder_for_all_pods_that_name_it(tmp_path: Path) -> None:
+    named = [{"name": "files", "persistentVolumeClaim": {"claimName": "runs"}}, {"name": "own", "emptyDir": {}}]
+    made = [
+        volumes.materialise(
+            tmp_path / uid / "volumes", Sources({"metadata": {"namespace": space}, "spec": {"volumes": named}}, None, {}), ("", "")
+        )
+        for uid, space in (("one", "team"), ("two", "team"), ("three", "other"))
+    ]
+    assert made[0]["files"] == made[1]["files"] != made[2]["files"]
+    assert made[0]["own"] != made[1]["own"]
+    assert all(folder.is_dir() and folder.is_relative_to(tmp_path) for folders in made for folder in folders.values())
 
 
 def test_mount_paths_become_folders() -> None:
