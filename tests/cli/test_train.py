@@ -248,7 +248,7 @@ def test_who_may_not_look_may_still_submit_and_who_may_not_submit_is_told(train:
     monkeypatch.setattr(Whole, "create", refused)
     said = train("submit", "-q", "first", *FLAGS)
     assert said.code == 1
-    assert "hint: ask the administrator for a team's role" in said.err
+    assert "hint: name your team's namespace with -n, or ask its administrator" in said.err
 
 
 def test_another_document_is_not_submitted(capsys: pytest.CaptureFixture[str]) -> None:
