@@ -27,9 +27,7 @@ FLAVORS = Resource(*_KUEUE, "ResourceFlavor", "resourceflavors", namespaced=Fals
 PRIORITIES = Resource(*_KUEUE, "WorkloadPriorityClass", "workloadpriorityclasses", namespaced=False)
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 JOB_UID = "kueue.x-k8s.io/job-uid"
-_NO_RIGHTS = (
-    "name your team's namespace with -n, or ask its administrator: members in the Environment, then sliceworks queues apply"
-)
+_NO_RIGHTS = "name your team's namespace with -n, or ask its administrator: members of the Environment, then queues apply"
 
 
 def run(work: Callable[[Client], Awaitable[T]], namespace: str, where: dict[str, Any]) -> T:
