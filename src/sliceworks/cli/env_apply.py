@@ -48,7 +48,7 @@ def apply(
     """
     environment = sound(file, tuple(name for name in skipped if name != _SECRETS))
     _need_files(environment, folder_of(file), lenient=twin or _SECRETS in skipped)
-    inside = inside_of(environment, file, twin=twin, manifests=manifests, patience=timeout)
+    inside = inside_of(environment, file, twin=twin, manifests=manifests, patience=timeout, making=True)
     name = environment.metadata.name
     options.confirm(f"Apply {name} to {'the twin' if twin else f'project {environment.spec.project}'}?", yes or twin)
     rows, made, outcomes = _applied(inside)

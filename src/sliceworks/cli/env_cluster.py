@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sliceworks.base import progress
-from sliceworks.base.errors import NotFound
+from sliceworks.base.errors import NotFound, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -93,7 +93,11 @@ class Inside:
                 remover: Remover = Remover(client, inventory, self.patience)
                 return await remover.remove(begun), remover.stays
 
-        return self._run(main) if outputs.get("cluster") else (0, [])
+        try:
+            return self._run(main) if outputs.get("cluster") else (0, [])
+        except Unreachable as error:
+            hint = "when it is gone already, or never to be reached again: --abandon"
+            raise Unreachable(f"what is in the cluster cannot be cleared up: {error.message}", hint=hint) from error
 
     @property
     def _name(self) -> str:

@@ -101,8 +101,8 @@ def folder_of(file: Path) -> Path:
     return file if file.is_dir() else file.parent
 
 
-def graphs_of(environment: Environment, file: Path) -> tuple[dict[str, Any], ...]:
-    """The graphs that an environment publishes."""
+def graphs_of(environment: Environment, file: Path, *, sound: bool = True) -> tuple[dict[str, Any], ...]:
+    """The graphs that an environment publishes; where they are to be sound, each is compiled, and what is wrong with it raised."""
     from sliceworks.base import yamls
 
     service = environment.spec.self_service
@@ -110,7 +110,18 @@ def graphs_of(environment: Environment, file: Path) -> tuple[dict[str, Any], ...
     strays = [document for document in found if document.data.get("kind") != _GRAPH]
     if strays:
         raise InvalidDocument(f"{strays[0].name} is no {_GRAPH}", place=strays[0].place(), hint="see spec.selfService.graphs")
+    if found and sound:
+        _compile(found)
     return tuple(document.data for document in found)
+
+
+def _compile(found: list[Document]) -> None:
+    from sliceworks.cli.graph_files import Sources, Workbench
+    from sliceworks.graph.errors import DefinitionError
+
+    for checked in Workbench(Sources()).check(found):
+        if checked.issues:
+            raise DefinitionError(checked.issues)
 
 
 def with_roles(environment: Environment, graphs: Iterable[dict[str, Any]]) -> Environment:
@@ -149,12 +160,18 @@ def _one(loaded: list[Document], place: str) -> tuple[Environment, Document]:
 
 
 def inside_of(
-    environment: Environment, file: Path, *, twin: bool, manifests: Path | None = None, patience: float = 600.0
+    environment: Environment,
+    file: Path,
+    *,
+    twin: bool,
+    manifests: Path | None = None,
+    patience: float = 600.0,
+    making: bool = False,
 ) -> Inside:
-    """Where it is made, with the inside of its cluster."""
+    """Where it is made, with the inside of its cluster. Where something is to be made, the graphs must be sound."""
     from sliceworks.cli.env_cluster import Inside
 
-    graphs = graphs_of(environment, file)
+    graphs = graphs_of(environment, file, sound=making)
     site = site_of(with_roles(environment, graphs), twin=twin)
     return Inside(site, folder_of(file), graphs, twin, manifests, patience)
 

@@ -158,12 +158,30 @@ def _shares(environment: Environment) -> Iterator[Finding]:
                 yield Finding("shares", ("spec", "teams", team, "shares", kind), f"no pool is of type {kind}", remedy)
 
 
+def _identities(environment: Environment) -> Iterator[Finding]:
+    """Jobs of a team that act as an identity: Google lets only one Kubernetes account of one namespace do so."""
+    for team, entry in environment.spec.teams.items():
+        if entry.identity is None:
+            continue
+        bound = environment.spec.identities.workloads[entry.identity]
+        theirs = f"{entry.namespace or team}/{entry.service_account or entry.identity}"
+        allowed = f"{bound.namespace}/{bound.service_account or entry.identity}"
+        if theirs != allowed:
+            yield Finding(
+                "identities",
+                ("spec", "teams", team, "identity"),
+                f"its jobs run as {theirs}, and {entry.identity} is for {allowed}",
+                f"set namespace and serviceAccount of identities.workloads.{entry.identity} to the team's, or make another",
+            )
+
+
 CHECKS: dict[str, Callable[[Environment], Iterator[Finding]]] = {
     "types": _types,
     "zones": _zones,
     "ranges": _ranges,
     "names": _names,
     "shares": _shares,
+    "identities": _identities,
 }
 NAMES = (*CHECKS, "quotas")
 """All checks by name; that of quotas asks the cloud, and is made where there are credentials."""

@@ -175,6 +175,40 @@ def test_ready_within_reaches_kueue_and_goes_again() -> None:
     play(main)
 
 
+THING = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "things.acme.example"},
+    "spec": {
+        "group": "acme.example",
+        "names": {"kind": "Thing", "plural": "things", "singular": "thing", "listKind": "ThingList"},
+        "scope": "Namespaced",
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+    },
+}
+
+
+def test_what_was_installed_stays_as_long_as_somebody_uses_its_kinds() -> None:
+    place = namespace("thing-system")
+    released = on_twin(small(), releases={"jobset": [place, THING]})
+
+    async def main(client: Client) -> None:
+        await apply(client, small(), released)
+        await clock.sleep(5)
+        await client.create({"apiVersion": "acme.example/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "default"}})
+        kept = [each for each in await apply(client, small()) if each.action == "keep"]
+        assert {(str(each.who), each.reason) for each in kept} == {
+            ("CustomResourceDefinition things.acme.example", "there are things that others made"),
+            ("Namespace thing-system", "there are things that others made"),
+        }
+        assert (await inventory.read(client, "small")).installed("jobset")
+        await client.delete(await client.discovery.find("things.acme.example"), "a", "default")
+        assert count(await apply(client, small()))["delete"] == 2
+        assert not (await inventory.read(client, "small")).installed("jobset")
+
+    play(main)
+
+
 class Stopped(Exception):
     """Somebody pressed Ctrl-C."""
 

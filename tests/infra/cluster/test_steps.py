@@ -12,6 +12,7 @@ from tests.support import environments
 
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.base.yamls import load_all
+from sliceworks.infra import checks
 from sliceworks.infra.cluster import compose, controllers, kustomize, notes
 from sliceworks.infra.cluster.objects import OWNER, identity, merged, namespace
 from sliceworks.infra.cluster.steps import Answers, Available, Holds, Served
@@ -74,6 +75,20 @@ def test_a_team_and_its_identity_share_one_account_and_one_namespace() -> None:
     assert named.count("Namespace tpu-training") == named.count("ServiceAccount tpu-training/cloud-tpu-sa") == 1
     [space] = [obj for obj in places.objects if str(identity(obj)) == "Namespace tpu-training"]
     assert space["metadata"]["labels"]["sliceworks.dev/team"] == "tpu-training"
+
+
+@pytest.mark.parametrize(
+    ("team", "wrong"),
+    [
+        ("{identity: trainer, namespace: jobs}", ""),
+        ("{identity: trainer}", "its jobs run as research/trainer, and trainer is for jobs/trainer"),
+        ("{identity: trainer, namespace: jobs, serviceAccount: x}", "its jobs run as jobs/x, and trainer is for jobs/trainer"),
+        ("{}", ""),
+    ],
+)
+def test_a_team_whose_jobs_could_not_act_as_their_identity_is_found(team: str, wrong: str) -> None:
+    text = f"  identities: {{workloads: {{trainer: {{namespace: jobs}}}}}}\n  teams: {{research: {team}}}\n"
+    assert [each.problem for each in checks.check(environments.small(text))] == ([wrong] if wrong else [])
 
 
 def test_two_parts_that_contradict_each_other_are_refused() -> None:
@@ -230,6 +245,8 @@ def test_a_base_that_uses_more_of_kustomize_than_we_do_is_refused(tmp_path: Path
         ("  addons: {graphs: true}\n", "addons.graphs: there is no image of our controllers"),
         ("  registry: {build: [controllers]}\n", "registry.build: apply builds no images (controllers)"),
         ("  selfService: {graphs: [a.yaml]}\n", "selfService.graphs: nobody would serve them"),
+        ("  addons: {gateway: true}\n", "addons.gateway: apply brings no gateway"),
+        ("  addons: {kueue: false}\n  teams: {a: {}}\n", "teams: without addons.kueue"),
     ],
 )
 def test_what_apply_does_not_do_is_said(text: str, said: str) -> None:

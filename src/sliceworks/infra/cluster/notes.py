@@ -25,6 +25,8 @@ def undone(environment: Environment) -> Iterator[str]:
     if spec.registry and spec.registry.build:
         listed = ", ".join(spec.registry.build)
         yield f"registry.build: apply builds no images ({listed}): `sliceworks env cloudbuild` writes the build that does"
+    if addons.gateway:
+        yield "addons.gateway: apply brings no gateway: `sliceworks models deploy` brings one with each model service that has it"
     if spec.teams and not addons.kueue:
         yield "teams: without addons.kueue they get namespaces and accounts, and no queues"
     if spec.self_service and spec.self_service.graphs and not addons.graphs:
