@@ -113,7 +113,7 @@ def _timed(twin: Twin, *arguments: str) -> float:
 def beside_many(sizes: Sizes) -> list[Measure]:
     """`why` beside ten thousand jobs."""
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        found = clock.run(why.measure(Path(folder), sizes.beside))
+        found = clock.run(why.measure(Path(folder), sizes.beside, sizes.times))
     return [Measure("why", f"s, beside {sizes.beside:,} jobs", 1, less_is_better=True, real=[why.GOAL], twin=[found["command"]])]
 
 

@@ -47,7 +47,9 @@ def _wrong_field(slices: Slices, error: SliceworksError) -> str:
     """The field that does not fit the others."""
     if isinstance(error, UnknownAccelerator):
         return "accelerator" if slices.accelerator else "type"
-    return "chipsPerHost" if slices.chips_per_host is not None and not slices.topology else "topology" if slices.topology else "type"
+    if slices.topology:
+        return "topology"
+    return "type" if slices.chips_per_host is None else "chipsPerHost"
 
 
 def _names(job: TrainingJob, asked: Ask) -> Iterator[Finding]:
