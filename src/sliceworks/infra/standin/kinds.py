@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sliceworks.infra.standin.settings import Settings
 
 Object = dict[str, Any]
-_POLL = 0.2
+_FIRST_POLL, _LAST_POLL = 0.02, 0.5
 
 
 class Kind(Protocol):
@@ -134,8 +134,10 @@ class Rest:
 
 async def finished(settings: Settings, api: str, style: str, state: Object, operation: Object) -> Object:
     """Wait for an operation and return it when it is done; its error is raised in its own words."""
+    pause = _FIRST_POLL
     while not _done(style, operation):
-        await asyncio.sleep(_POLL)
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, _LAST_POLL)
         operation = await settings.session(api).call("GET", "/" + _operation_path(style, state, operation))
     problem = _problem(style, operation)
     if problem:
