@@ -20,7 +20,9 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClas
 def read(path: Path) -> list[Document]:
     """Every object of a file or folder, in the order in which they are applied. InvalidDocument names file and line."""
     written = [document for document in yamls.load_path(path) if not is_scenario(document)]
-    documents = [each for document in written for each in objects(document, path if path.is_dir() else path.parent)]
+    folder = path if path.is_dir() else path.parent
+    documents = [each for document in written if not _is_service(document) for each in objects(document, folder)]
+    documents += _services(documents, [document for document in written if _is_service(document)])
     if not documents:
         raise InvalidDocument("has no documents", place=str(path), hint="give a folder of .yaml files, such as examples/platform")
     seen: dict[tuple[str, str, str, str], Document] = {}
@@ -42,6 +44,23 @@ def objects(document: Document, folder: Path) -> list[Document]:
     from sliceworks.specs.documents import is_ours
 
     return compiled(document, folder) if is_ours(document) else [document]
+
+
+def _is_service(document: Document) -> bool:
+    from sliceworks.specs.documents import is_ours
+
+    return document.data.get("kind") == "ModelService" and is_ours(document)
+
+
+def _services(written: list[Document], services: list[Document]) -> list[Document]:
+    """Model services all together, since they share gateways; namespaces and accounts that are written already are left alone."""
+    if not services:
+        return []
+    from sliceworks.rehearsal import models
+
+    known = {_identity(document) for document in written}
+    common = ("Namespace", "ServiceAccount")
+    return [each for each in models.compiled(services) if each.data["kind"] not in common or _identity(each) not in known]
 
 
 def scenario(path: Path) -> Scenario | None:

@@ -1,4 +1,5 @@
-"""What our own documents become in a rehearsal: an Environment its queues and its nodes, a TrainingJob its JobSet.
+"""What our own documents become in a rehearsal: an Environment its queues and its nodes, a TrainingJob its JobSet, a
+ModelService its servers.
 
 The nodes of an environment are simply there: how they come to be is a matter of `env apply`.
 """
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from sliceworks import catalog
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.base.yamls import Document
-from sliceworks.rehearsal import submissions
+from sliceworks.rehearsal import models, submissions
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment
+from sliceworks.specs.serving import ModelService
 from sliceworks.specs.training import TrainingJob
 from sliceworks.training.flavors import CPU_NODES, GPU_NODES, most
 from sliceworks.training.queues import manifests
@@ -35,6 +37,8 @@ def compiled(document: Document, folder: Path) -> list[Document]:
         objects = [submissions.take(document, folder).jobset()]
     elif isinstance(found, Environment):
         objects = [*manifests(found), *nodes(found)]
+    elif isinstance(found, ModelService):
+        return models.compiled([document])
     else:
         kind = document.data["kind"]
         raise InvalidDocument(f"a rehearsal does not know what to do with a {kind}", place=document.place("kind"))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _EVERY = 2.0  # seconds between two looks
 # What a cluster may lack without harm to the service itself.
-_OPTIONAL = {"PodMonitoring": "managed Prometheus", "HealthCheckPolicy": "Google's load balancers"}
+OPTIONAL = {"PodMonitoring": "managed Prometheus", "HealthCheckPolicy": "Google's load balancers"}
 _ADDONS = {
     "gateway.networking.k8s.io": "the Gateway API is not installed in this cluster",
     "networking.istio.io": "Istio is not installed in this cluster",
@@ -104,8 +104,8 @@ class Deployment:
         try:
             await self.client.resource_of(obj)
         except NotFound as error:
-            if obj["kind"] in _OPTIONAL:
-                self.left_out.append(f"{obj['kind']} {obj['metadata']['name']}: this cluster has no {_OPTIONAL[obj['kind']]}")
+            if obj["kind"] in OPTIONAL:
+                self.left_out.append(f"{obj['kind']} {obj['metadata']['name']}: this cluster has no {OPTIONAL[obj['kind']]}")
                 return False
             group = obj["apiVersion"].partition("/")[0]
             problem = _ADDONS.get(group, f"this cluster does not know {obj['kind']} of {obj['apiVersion']}")
@@ -165,7 +165,7 @@ async def share(client: Client, namespace: str, staying: Sequence[Record]) -> No
         try:
             await client.apply(each, namespace, field_manager=f"sliceworks-gateway-{name}", force=True)
         except NotFound:
-            if each["kind"] not in _OPTIONAL:
+            if each["kind"] not in OPTIONAL:
                 raise
 
 

@@ -1,0 +1,53 @@
+"""Model services in rehearsals: beside the environment that has their machines, and with the gateway that they share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sliceworks.base.errors import InvalidDocument
+from sliceworks.rehearsal import documents
+from sliceworks.rehearsal.rehearse import rehearse
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def day(tmp_path: Path, environment: str, *models: str) -> Path:
+    folder = tmp_path / "day"
+    folder.mkdir()
+    (folder / "environment.yaml").write_text((EXAMPLES / "environments" / environment / "environment.yaml").read_text())
+    for name in models:
+        (folder / f"{name}.yaml").write_text((EXAMPLES / "models" / f"{name}.yaml").read_text())
+    return folder
+
+
+def states(folder: Path, seconds: float) -> dict[str, str]:
+    done = rehearse(documents.read(folder), seconds=seconds)
+    assert [each.reason for each in done.refused] == []
+    return {each.document.name: each.state for each in done.outcomes}
+
+
+def test_services_run_on_the_machines_of_their_environment(tmp_path: Path) -> None:
+    found = states(day(tmp_path, "saxml", "llama2-7b-saxml", "llama2-13b-saxml"), 1800)
+    ready = {name for name, state in found.items() if name.startswith("Deployment/") and state == "1/1 ready"}
+    assert {"Deployment/llama2-7b", "Deployment/llama2-7b-admin", "Deployment/gateway"} <= ready
+    assert "Deployment/llama2-13b" not in ready  # the environment has no slice of one chip
+    assert [state for name, state in found.items() if name.startswith("Job/llama2-7b-")] == ["Complete", "Complete"]
+
+
+def test_a_shared_gateway_is_written_once_for_all(tmp_path: Path) -> None:
+    written = documents.read(day(tmp_path, "saxml", "llama2-7b-saxml", "llama2-13b-saxml"))
+    [gateway] = [each for each in written if each.name == "ConfigMap/gateway"]
+    assert "name: llama2-7b\n" in gateway.data["data"]["gateway.yaml"]
+    assert "name: llama2-13b\n" in gateway.data["data"]["gateway.yaml"]
+    names = [each.name for each in written]
+    assert len(names) == len(set(names))
+
+
+def test_what_is_wrong_with_a_service_is_told_with_its_place(tmp_path: Path) -> None:
+    folder = day(tmp_path, "triton", "densenet-triton")
+    file = folder / "densenet-triton.yaml"
+    file.write_text(file.read_text().replace("nvidia-tesla-t4", "nvidia-tesla-t5"))
+    with pytest.raises(InvalidDocument, match=r"densenet-triton.yaml:9: no GPU is called 'nvidia-tesla-t5'"):
+        documents.read(folder)
