@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _FIRST, _LAST = 8, 27
 """Days of the month between which forecasts are made: before, there is no history, and after, no end."""
 _LATE = 20
+_ASSUMED = 2 * 3600.0
+"""What is taken for the run time of the first jobs of a project, if they have no estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def held_against(months: int, moments: int, runs: int, *, coming: bool = True) -
 
 
 def _cases(jobs: list[Planned], now: float, runs: int, coming: bool) -> list[Case]:
-    outlook = Outlook(state(jobs, now), coming=coming)
+    outlook = Outlook(state(jobs, now), _ASSUMED, coming=coming)
     waiting = [job for job in outlook.jobs.values() if job.state == QUEUED]
     if not waiting:
         return []

@@ -12,7 +12,11 @@ import pytest
 from tests.support.players import player
 from tests.support.waiting import eventually
 
+from sliceworks.base import clock
+from sliceworks.kube.connect import open_client
 from sliceworks.rehearsal import documents, submissions
+from sliceworks.rehearsal.forecast import snapshot
+from sliceworks.rehearsal.forecast.outlook import Outlook
 from sliceworks.training.states import state
 
 if TYPE_CHECKING:
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.http import Api
     from tests.support.kueue_settings import Settings
+
+    from sliceworks.rehearsal.forecast.snapshot import Snapshot
 
 CLUSTER = "training"
 EXAMPLES = Path(__file__).parents[3] / "examples" / "training-jobs"
@@ -99,6 +105,39 @@ def test_a_spot_job_begins_again_when_a_host_is_taken_and_that_costs_no_restart(
     found = platform.get(spot).ok().json["status"]
     assert found["restarts"] >= 1
     assert found.get("restartsCountTowardsMax", 0) == 0
+
+
+def test_a_forecast_reads_the_queues_and_knows_who_waits_for_whom(platform: Api, cluster: Cluster) -> None:
+    sent = {"ahead": "hello-multi-slice", "behind": "hello-one-slice"}
+    for name, seconds in (("ahead", "600"), ("behind", "120")):
+        made = _hurried(submissions.read(EXAMPLES / f"{sent[name]}.yaml").jobset(), seconds)
+        made["metadata"]["name"] = name
+        platform.post(_JOBSETS, made).ok(201)
+        eventually(lambda: name in _waiting_or_running(platform), 30, f"{name} has a Workload")  # noqa: B023
+    eventually(lambda: _true(_waiting_or_running(platform)["ahead"], "Admitted"), 30, "the first runs")
+
+    async def main() -> Snapshot:
+        client = open_client(cluster.kubeconfig)
+        try:
+            return await snapshot.take(client)
+        finally:
+            await client.transport.close()
+            await clock.sleep(0.3)  # TLS connections take a moment to close
+
+    outlook = Outlook(clock.run(main()))
+    jobs = {job.name: job for job in outlook.jobs.values()}
+    assert {name: (job.state, job.estimate, job.keeps) for name, job in jobs.items()} == {
+        "ahead": ("running", 600, True),
+        "behind": ("queued", 120, False),
+    }
+    [found] = outlook.forecast([jobs["behind"]]).expectations
+    assert found.starts is not None
+    assert found.starts.median == pytest.approx(600, rel=0.25)
+
+
+def _waiting_or_running(platform: Api) -> dict[str, Object]:
+    items = platform.get(f"{_KUEUE}/namespaces/{TEAM}/workloads").ok().json["items"]
+    return {each["metadata"]["ownerReferences"][0]["name"]: each for each in items if not _true(each, "Finished")}
 
 
 def _own(taints: list[Object]) -> list[Object]:
