@@ -14,6 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+GOLDENS = Path(__file__).parent / "goldens"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "environments"
 _long = pytest.mark.skipif(os.environ.get("SLICEWORKS_REAL") != "1", reason="takes minutes: make test-real does it")
 SMALL = """apiVersion: sliceworks.dev/v1alpha1
@@ -112,6 +113,12 @@ def test_the_examples_are_made_found_unchanged_and_removed(
     sliceworks: Callable[..., subprocess.CompletedProcess[str]], name: str
 ) -> None:
     file = str(EXAMPLES / name / "environment.yaml")
+    planned = "".join(f"{each['stage']} {each['action']} {each['address']}\n" for each in changes(sliceworks, file))
+    golden = GOLDENS / f"{name}.plan.txt"
+    if os.environ.get("SLICEWORKS_RECORD") == "1":
+        golden.write_text(planned)
+        pytest.fail(f"{golden.name} was written: read it")
+    assert planned == golden.read_text()
     applied = sliceworks("env", "apply", "--twin", "-f", file, "-q")
     assert applied.returncode == 0, applied.stderr
     assert changes(sliceworks, file) == []
