@@ -11,6 +11,10 @@ READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 PYTEST_ARGS ?=
 
+# Tests start Python hundreds of times: what it has compiled is kept, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
+
 .PHONY: help setup rehearse test test-real test-lives check fix bench docs docs-serve lock clean
 
 help: ## Show this list
