@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from environment_fields import environment
+from gateway_fields import gateway
 from load_fields import load_test
 from serving_fields import serving
 from sliceworks import catalog
@@ -151,6 +152,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "accelerators.md": accelerators,
     REFERENCE / "environment.md": environment,
     REFERENCE / "why.md": causes,
+    REFERENCE / "gateway.md": gateway,
     REFERENCE / "load-test.md": load_test,
     REFERENCE / "model-service.md": serving,
     REFERENCE / "training-job.md": training,

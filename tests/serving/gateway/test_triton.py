@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
+pytestmark = pytest.mark.timeout(600)  # an environment may have to be made first
 KEYS = [{"name": "a", "sha256": hashlib.sha256(b"right").hexdigest()}]
 MODELS = ("add", "speak")
 SCRIPT = Path(triton.__file__).with_name("triton_client.py")
