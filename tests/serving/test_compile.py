@@ -148,7 +148,7 @@ def test_replicas_are_left_to_the_autoscaler() -> None:
 
 def test_a_canary_gets_its_share() -> None:
     made = manifests(example("densenet-triton-mesh"))
-    [rule] = one(made, "VirtualService", "densenet-mesh")["spec"]["http"]
+    *_, rule = one(made, "VirtualService", "densenet-mesh")["spec"]["http"]
     assert {each["destination"]["host"]: each["weight"] for each in rule["route"]} == {
         "densenet-mesh-stable": 90,
         "densenet-mesh-canary": 10,
@@ -173,6 +173,30 @@ def test_services_of_a_namespace_share_a_gateway() -> None:
     elsewhere = changed("llama2-13b-saxml", "adminBucket: my-project-saxml-admin", "adminBucket: other-bucket")
     with pytest.raises(InvalidDocument, match="different Sax roots"):
         front.manifests([services[0], elsewhere])
+
+
+def test_a_shared_gateway_has_the_keys_the_callers_and_the_way_in_of_all() -> None:
+    first = changed("qwen-vllm-gpu", "name: public-gateway", "allowFrom: [web]")
+    last = example("llama3-vllm-tpu")
+    made = front.manifests([first, last])
+    document = front.document([first, last])["spec"]
+    assert [each["name"] for each in document["keys"]] == ["website", "team-a"]
+    volumes = one(made, "Deployment", "gateway")["spec"]["template"]["spec"]["volumes"]
+    assert {"secret-gateway-keys", "secret-gateway-admin"} <= {each["name"] for each in volumes}
+    assert "from" not in one(made, "NetworkPolicy", "gateway")["spec"]["ingress"][0]  # the first one's route leads to it
+    alone = one(front.manifests([last]), "NetworkPolicy", "gateway")["spec"]["ingress"][0]
+    assert alone["from"][0] == {"podSelector": {}}
+
+
+def test_grpc_has_its_own_way() -> None:
+    grpc, http = one(manifests(example("densenet-triton-mesh")), "VirtualService", "densenet-mesh")["spec"]["http"]
+    assert grpc["match"] == [{"headers": {"content-type": {"prefix": "application/grpc"}}}]
+    ports = [[each["destination"]["port"]["number"] for each in rule["route"]] for rule in (grpc, http)]
+    assert ports == [[8001, 8001], [8000, 8000]]
+    by_api = changed("densenet-triton-mesh", "via: istio", "via: gateway-api")
+    first, second = one(manifests(by_api), "HTTPRoute", "densenet-mesh")["spec"]["rules"]
+    assert [each["port"] for each in first["backendRefs"]] == [8001, 8001]
+    assert "matches" not in second
 
 
 def test_what_the_document_says_wins_over_what_is_told() -> None:

@@ -67,7 +67,8 @@ async def _way(client: Client, record: Record, url: str | None) -> Way:
         raise SliceworksError("Sax is called through a gateway", hint="give the service one, or use saxutil in its shell")
     service = spec.gateway.name if spec.gateway else record.service.metadata.name
     port = front_objects.PORTS["http"] if spec.gateway else engine.PORTS[engine.PORT]
-    return reaching.to_service(client, place, service, port, await cluster.addresses(client, service, place))
+    found, tls = await cluster.addresses(client, service, place), bool(spec.gateway and spec.gateway.tls)
+    return reaching.to_service(client, place, service, port, found, tls=tls)
 
 
 async def _ask(way: Way, record: Record, prompt: str | None, given: Object) -> None:

@@ -27,15 +27,25 @@ def manifests(services: Sequence[ModelService]) -> list[Object]:
     if not services or services[-1].spec.gateway is None:
         return []
     last = services[-1]
-    return front_objects.manifests(last, yamls.dump(document(services)), sax_root=_sax_root(services), grpc=_grpc(services))
+    needs = front_objects.Needs(
+        sax_root=_sax_root(services), grpc=_grpc(services), routed=any(each.spec.route is not None for each in services)
+    )
+    return front_objects.manifests(last, merged(services), yamls.dump(document(services)), needs)
+
+
+def merged(services: Sequence[ModelService]) -> Front:
+    """The last one's gateway with the keys and callers of all. A key that two name is the last one's."""
+    fronts = [each.spec.gateway for each in services if each.spec.gateway]
+    keys = {key.name: key for front in fronts for key in front.keys}
+    allowed = list(dict.fromkeys(name for front in fronts for name in front.allow_from))
+    admin = next((front.admin_key for front in reversed(fronts) if front.admin_key), None)
+    return fronts[-1].model_copy(update={"keys": list(keys.values()), "allow_from": allowed, "admin_key": admin})
 
 
 def document(services: Sequence[ModelService]) -> Object:
     """The gateway's own document."""
-    last = services[-1]
-    front = last.spec.gateway
-    assert front is not None
-    keys = {key.name: key for each in services for key in (each.spec.gateway.keys if each.spec.gateway else ())}
+    last, front = services[-1], merged(services)
+    keys = front.keys
     listen: Object = {"host": "0.0.0.0", "port": front_objects.PORTS["http"]}
     if _grpc(services):
         listen["grpcPort"] = front_objects.GRPC_PORT
@@ -46,7 +56,7 @@ def document(services: Sequence[ModelService]) -> Object:
         admin["key"] = {"file": front_objects.secret_file(front.admin_key)}
     spec: Object = {"listen": listen, "admin": admin, **({} if keys else {"anonymous": True})}
     if keys:
-        spec["keys"] = [_key(key) for key in keys.values()]
+        spec["keys"] = [_key(key) for key in keys]
     spec["models"] = [_model(each, model) for each in services for model in each.spec.models]
     spec |= _settings(front)
     place = {"namespace": last.metadata.namespace} if last.metadata.namespace else {}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.serving import pods
 from sliceworks.serving.machines import pool, small
 from sliceworks.serving.naming import API_AGENTS, COMPONENT, MANAGED_BY
+from sliceworks.serving.objects import service_ports
 from sliceworks.serving.versions import GATEWAY
 
 if TYPE_CHECKING:
@@ -26,18 +27,24 @@ def secret_file(token: Token) -> str:
     return f"{SECRETS}/{token.secret}/{token.key}"
 
 
-def manifests(service: ModelService, document: str, *, sax_root: str, grpc: bool) -> list[Object]:
+class Needs(NamedTuple):
+    """What the models behind it ask of a gateway."""
+
+    sax_root: str = ""
+    grpc: bool = False
+    routed: bool = False
+
+
+def manifests(service: ModelService, front: Front, document: str, needs: Needs) -> list[Object]:
     """In the order in which they are applied."""
-    front = service.spec.gateway
-    assert front is not None
     made = _Objects(service, front)
-    ports = {**PORTS, **({"grpc": GRPC_PORT} if grpc else {})}
+    ports = {**PORTS, **({"grpc": GRPC_PORT} if needs.grpc else {})}
     return [
         *made.account(),
         made.object("v1", "ConfigMap", front.name, data={"gateway.yaml": document}),
         made.object("v1", "Service", front.name, spec=made.service(ports)),
-        made.object("networking.k8s.io/v1", "NetworkPolicy", front.name, spec=made.network_policy(ports)),
-        made.object("apps/v1", "Deployment", front.name, spec=made.deployment(ports, sax_root)),
+        made.object("networking.k8s.io/v1", "NetworkPolicy", front.name, spec=made.network_policy(ports, routed=needs.routed)),
+        made.object("apps/v1", "Deployment", front.name, spec=made.deployment(ports, needs.sax_root)),
         made.object("policy/v1", "PodDisruptionBudget", front.name, spec={"maxUnavailable": 1, "selector": made.selector()}),
         made.object("autoscaling/v2", "HorizontalPodAutoscaler", front.name, spec=made.scaling()),
         *made.monitoring(),
@@ -86,15 +93,14 @@ class _Objects:
         ]
 
     def service(self, ports: dict[str, int]) -> Object:
-        listed = [{"name": name, "port": number, "targetPort": name} for name, number in ports.items()]
-        return {"selector": self.selector()["matchLabels"], "ports": listed}
+        return {"selector": self.selector()["matchLabels"], "ports": service_ports(ports)}
 
-    def network_policy(self, ports: dict[str, int]) -> Object:
+    def network_policy(self, ports: dict[str, int], *, routed: bool) -> Object:
         """Callers come from its own namespace and those that are named; with a route, from anywhere."""
         own: Object = {"podSelector": {}}
         others = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}} for name in self.front.allow_from]
         open_ports = [{"port": name, "protocol": "TCP"} for name in ports if name != "admin"]
-        calls: Object = {"ports": open_ports, **({} if self.of.spec.route else {"from": [own, *others, API_AGENTS]})}
+        calls: Object = {"ports": open_ports, **({} if routed else {"from": [own, *others, API_AGENTS]})}
         collectors = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gmp-system"}}}
         admin = {"ports": [{"port": "admin", "protocol": "TCP"}], "from": [own, collectors]}
         return {"podSelector": self.selector(), "policyTypes": ["Ingress"], "ingress": [calls, admin]}

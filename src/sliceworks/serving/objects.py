@@ -75,9 +75,17 @@ def service_object(
         "spec": {
             **spec,
             "selector": {**naming.selector(service, component, track), **(only or {})},
-            "ports": [{"name": port, "port": number, "targetPort": port} for port, number in ports.items()],
+            "ports": service_ports(ports),
         },
     }
+
+
+def service_ports(ports: Mapping[str, int]) -> list[Object]:
+    """Ports of a Service; load balancers are told which of them speak gRPC."""
+    return [
+        {"name": port, "port": number, "targetPort": port, **({"appProtocol": "kubernetes.io/h2c"} if port == "grpc" else {})}
+        for port, number in ports.items()
+    ]
 
 
 def job(service: ModelService, kind: str, component: str, pods: Object, *, tries: int = 2, **more: Any) -> Object:

@@ -89,7 +89,7 @@ class Proxied:
             yield piece
 
 
-def to_service(client: Client, namespace: str, service: str, port: int, addresses: list[str]) -> Way:
+def to_service(client: Client, namespace: str, service: str, port: int, addresses: list[str], *, tls: bool = False) -> Way:
     """The way to one of a Service's servers; `addresses` are those that are ready."""
     if not addresses:
         raise SliceworksError(
@@ -97,8 +97,9 @@ def to_service(client: Client, namespace: str, service: str, port: int, addresse
         )
     near = next((each for each in addresses if _here(each)), None)
     if near:
-        return Direct(f"http://{near}:{port}")
-    return Proxied(client, f"/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy", f"service/{service}")
+        return Direct(f"{'https' if tls else 'http'}://{near}:{port}")
+    named = f"{'https:' if tls else ''}{service}:{port}"
+    return Proxied(client, f"/api/v1/namespaces/{namespace}/services/{named}/proxy", f"service/{service}")
 
 
 def to_pod(client: Client, namespace: str, pod: str, port: int, address: str) -> Way:

@@ -15,6 +15,7 @@ CLASSES = {"internal": "gke-l7-rilb", "public": "gke-l7-global-external-managed"
 _API = "gateway.networking.k8s.io/v1"
 _ISTIO = "networking.istio.io/v1"
 _ROUTE = "route"
+_GRPC = "application/grpc"
 
 
 class Target(NamedTuple):
@@ -24,7 +25,7 @@ class Target(NamedTuple):
     port: int
     share: int
     path: str
-    track: str = ""
+    grpc: int = 0
 
 
 def manifests(service: ModelService) -> list[Object]:
@@ -39,15 +40,17 @@ def targets(service: ModelService) -> list[Target]:
     """Where requests go: to the gateway, which knows about versions itself, or to each version."""
     spec, name = service.spec, service.metadata.name
     if spec.gateway:
-        return [Target(spec.gateway.name, front_objects.PORTS["http"], 100, "/readyz")]
+        passed = front_objects.GRPC_PORT if spec.engine == "triton" else 0
+        return [Target(spec.gateway.name, front_objects.PORTS["http"], 100, "/readyz", passed)]
     engine = ENGINES[spec.engine]
     port, path = engine.PORTS[engine.PORT], "/v2/health/ready" if spec.engine == "triton" else "/health"
+    grpc = engine.PORTS["grpc"] if spec.engine == "triton" else 0
     if spec.canary is None:
-        return [Target(name, port, 100, path)]
+        return [Target(name, port, 100, path, grpc)]
     weight = spec.canary.weight
     return [
-        Target(f"{name}-{versions.STABLE}", port, 100 - weight, path, versions.STABLE),
-        Target(f"{name}-{versions.CANARY}", port, weight, path, versions.CANARY),
+        Target(f"{name}-{versions.STABLE}", port, 100 - weight, path, grpc),
+        Target(f"{name}-{versions.CANARY}", port, weight, path, grpc),
     ]
 
 
@@ -67,12 +70,24 @@ def _gateway_api(service: ModelService, route: Route) -> list[Object]:
         }
     listener["allowedRoutes"] = {"namespaces": {"from": "Same"}}
     gateway = {"gatewayClassName": route.class_name or CLASSES[route.exposure], "listeners": [listener]}
-    backends = [{"name": each.name, "port": each.port, "weight": each.share} for each in found]
-    http = {"parentRefs": [{"name": name}], "hostnames": route.hosts, "rules": [{"backendRefs": backends}]}
+    rules: list[Object] = [{"backendRefs": [{"name": each.name, "port": each.port, "weight": each.share} for each in found]}]
+    if found[0].grpc:
+        called = {"headers": [{"type": "Exact", "name": "content-type", "value": _GRPC}]}
+        passed = [{"name": each.name, "port": each.grpc, "weight": each.share} for each in found]
+        rules.insert(0, {"matches": [called], "backendRefs": passed})
+    http = {"parentRefs": [{"name": name}], "hostnames": route.hosts, "rules": rules}
     return [
         _object(service, _API, "Gateway", name, gateway),
         _object(service, _API, "HTTPRoute", name, http),
         *(_health(service, each) for each in found),
+    ]
+
+
+def _shares(found: list[Target], *, grpc: bool) -> list[Object]:
+    return [
+        {"destination": {"host": each.name, "port": {"number": each.grpc if grpc else each.port}}, "weight": each.share}
+        for each in found
+        if each.share
     ]
 
 
@@ -89,10 +104,11 @@ def _istio(service: ModelService, route: Route) -> list[Object]:
     if route.tls:
         secure = {"number": 443, "name": "https", "protocol": "HTTPS"}
         server = {"port": secure, "hosts": route.hosts, "tls": {"mode": "SIMPLE", "credentialName": route.tls}}
-    shares = [
-        {"destination": {"host": each.name, "port": {"number": each.port}}, "weight": each.share} for each in found if each.share
-    ]
-    virtual = {"hosts": route.hosts, "gateways": [name], "http": [{"route": shares}]}
+    rules: list[Object] = [{"route": _shares(found, grpc=False)}]
+    if found[0].grpc:
+        called = {"headers": {"content-type": {"prefix": _GRPC}}}
+        rules.insert(0, {"match": [called], "route": _shares(found, grpc=True)})
+    virtual = {"hosts": route.hosts, "gateways": [name], "http": rules}
     policy = {
         "loadBalancer": {"simple": "LEAST_REQUEST"},
         "outlierDetection": {"consecutive5xxErrors": 5, "interval": "10s", "baseEjectionTime": "30s"},
