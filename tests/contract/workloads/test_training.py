@@ -105,8 +105,7 @@ def test_commands_follow_a_job_from_its_submission_to_its_end(desk: Desk, train:
     # It fails twice, which is once too often.
     for _ in range(2):
         attempt = played.restarts()
-        played.run("first-slice-0")
-        played.fail("first-slice-0")
+        exits(played, 1)
         played.until(lambda: played.restarts() > attempt or played.condition("Failed"), "the failure counts")  # noqa: B023
     code, _, err = train("wait", "first", "-q")
     assert (code, err.splitlines()[0].startswith("error: first failed: jobset failed")) == (1, True), err
@@ -149,3 +148,37 @@ def test_what_a_queue_can_ever_hold_is_judged_as_kueue_judges_it(desk: Desk) -> 
                 desk.until_is(name, "QuotaReserved", "False", text=f"maximum capacity ({most})")
             desk.api.delete(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{desk.ns}/jobsets/{name}")
             desk.until(lambda: name not in desk.workloads(), f"{name} is gone")  # noqa: B023
+
+
+def test_exit_codes_end_a_job_start_it_again_or_do_so_for_free(desk: Desk) -> None:
+    desk.queue("queue", {"name": "all", **_PLENTY})
+    rules = "[{exitCodes: [42], action: fail}, {exitCodes: [75], action: restart-for-free}]"
+    text = f"slices: {{type: l4-1}}, restarts: {{max: 1, rules: {rules}}}"
+    for name in ("ends", "goes-on"):
+        made = jobset(job(text, name), namespace=desk.ns)
+        desk.api.post(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{desk.ns}/jobsets", made).ok(201)
+    ends, goes_on = (Played(desk.api, desk.ns, name) for name in ("ends", "goes-on"))
+    exits(ends, 42)
+    ends.until(lambda: ends.condition("Failed"), "it fails at once")
+    assert ends.restarts() == 0
+    for number, code in enumerate((75, 75, 1), start=1):
+        exits(goes_on, code)
+        goes_on.until(lambda: goes_on.restarts() == number, f"restart {number}")  # noqa: B023
+    assert (goes_on.condition("Failed"), goes_on.status().get("restartsCountTowardsMax")) == (False, 1)
+    exits(goes_on, 1)
+    goes_on.until(lambda: goes_on.condition("Failed"), "the second that counts is one too many")
+
+
+def exits(played: Played, code: int) -> None:
+    """The one host of a job's present attempt ends with a code."""
+    state = {"name": "trainer", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    state["state"] = {"terminated": {"exitCode": code, "reason": "Error"}}
+    attempt = str(played.restarts())
+    [pod] = played.until(lambda: of_attempt(played, attempt), f"a pod of attempt {attempt}")
+    path = f"/api/v1/namespaces/{played.namespace}/pods/{pod['metadata']['name']}/status"
+    played.api.patch(path, {"status": {"phase": "Failed", "containerStatuses": [state]}}).ok()
+
+
+def of_attempt(played: Played, attempt: str) -> list[dict[str, Any]]:
+    pods = played.pods(f"{played.name}-slice-0")
+    return [each for each in pods if each["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] == attempt]
