@@ -114,6 +114,9 @@ def test_a_member_who_may_not_see_the_cluster_queue_still_gets_an_answer() -> No
         assert [each.kind.name for each in answer.causes] == ["waits-in-queue"]
         assert "insufficient unused quota" in answer.causes[0].said
         assert "ClusterQueue cq: not allowed" in answer.unseen
+        assert (
+            "Of the jobs in it 2 wait and 2 have quota: w0 (4 TPU chips of v4), w1 (4 TPU chips of v4)." in answer.causes[0].words
+        )
 
     on_twin(play)
 

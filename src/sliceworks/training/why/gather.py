@@ -114,8 +114,12 @@ class _Gatherer:
         if queue is not None:
             tasks += [self._flavors(queue), self._cohort(queue)]
         await asyncio.gather(*tasks)
-        if queue is not None and workload is not None:
-            await self._scan(queue["metadata"]["name"])
+        if workload is not None:
+            # Whoever may not see the ClusterQueue sees the jobs of the own namespace that have its quota.
+            queues = (
+                self._found["cohort"] if queue is not None else [{**local, "metadata": {"name": local["spec"]["clusterQueue"]}}]
+            )
+            await self._scan(local["spec"]["clusterQueue"], {each["metadata"]["name"]: each for each in queues})
 
     async def _flavors(self, queue: Object) -> None:
         names = [each["name"] for group in queue["spec"].get("resourceGroups") or () for each in group["flavors"]]
@@ -132,10 +136,9 @@ class _Gatherer:
             self._found["cohorts"] = [each for each in cohorts or () if each["metadata"]["name"] in tree]
         self._found["cohort"] = queues
 
-    async def _scan(self, queue: str) -> None:
+    async def _scan(self, queue: str, queues: dict[str, Object]) -> None:
         """The jobs that have quota, and those who wait where Kueue does not tell. No selector finds either: Workloads are looked
         through until all are found, or enough was read."""
-        queues = {each["metadata"]["name"]: each for each in self._found["cohort"]}
         wanted = sum(int((each.get("status") or {}).get("reservingWorkloads") or 0) for each in queues.values())
         ordered = "place" in self._found
         holders: list[Object] = []

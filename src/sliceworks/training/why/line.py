@@ -81,6 +81,32 @@ def users(evidence: Evidence, flavor: str, resource: str) -> str:
     return f" In use{some}: {'; '.join(named)}."
 
 
+def team(evidence: Evidence) -> str:
+    """What may be said of the queue where the ClusterQueue may not be seen: how many wait in one's own, and who has quota."""
+    local = evidence.local_queue
+    if evidence.cluster_queue is not None or local is None or not local.get("status"):
+        return ""
+    waiting, running = (int(local["status"].get(name) or 0) for name in ("pendingWorkloads", "reservingWorkloads"))
+    named = ", ".join(f"{_holder(each).name} ({', '.join(_shares(each)) or 'nothing'})" for each in evidence.holders[:_NAMED])
+    return f" Of the jobs in it {waiting} wait and {running} have quota{f': {named}' if named else ''}."
+
+
+def counted(evidence: Evidence) -> tuple[Seen, ...]:
+    """Where the numbers of one's own queue were read."""
+    return (seen(evidence.local_queue, "status", "LocalQueue"),) if team(evidence) and evidence.local_queue else ()
+
+
+def _shares(holder: Object) -> list[str]:
+    """What a job has, chips before anything else."""
+    found: dict[tuple[str, str], Fraction] = {}
+    for pods in (holder["status"].get("admission") or {}).get("podSetAssignments") or ():
+        for name, flavor in (pods.get("flavors") or {}).items():
+            much = quantity.parse((pods.get("resourceUsage") or {}).get(name) or "0")
+            found[flavor, name] = found.get((flavor, name), Fraction(0)) + much
+    chips = {key: much for key, much in found.items() if "/" in key[1]} or found
+    return [f"{amount(much, name)} of {flavor}" for (flavor, name), much in chips.items()]
+
+
 def outbid(evidence: Evidence, flavor: str) -> str:
     """What a higher priority would do, where the queue lets priorities preempt."""
     queue, workload = evidence.cluster_queue, evidence.workload

@@ -129,7 +129,8 @@ def full(evidence: Evidence) -> Iterator[Cause]:
     found += line.behind(evidence)
     yield from found
     if not found:
-        yield kinds.WAITS.cause(f"It waits in the queue {evidence.queue}.", where, said=told.get("message", ""))
+        words = f"It waits in the queue {evidence.queue}.{line.team(evidence)}"
+        yield kinds.WAITS.cause(words, where, *line.counted(evidence), said=told.get("message", ""))
 
 
 def _amounts(evidence: Evidence, said: str) -> Iterator[Cause]:
