@@ -12,7 +12,7 @@ from sliceworks.base.errors import InvalidDocument
 from sliceworks.cli.output import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from sliceworks.base.yamls import Document
     from sliceworks.cli.env_cluster import Inside
@@ -124,7 +124,7 @@ def _compile(found: list[Document]) -> None:
             raise DefinitionError(checked.issues)
 
 
-def with_roles(environment: Environment, graphs: Iterable[dict[str, Any]]) -> Environment:
+def with_roles(environment: Environment, graphs: Sequence[dict[str, Any]]) -> Environment:
     """The Environment with the roles that Config Connector needs for the published graphs, and no more, beside those it names."""
     from sliceworks.infra.cluster import graph_needs
 
@@ -134,7 +134,8 @@ def with_roles(environment: Environment, graphs: Iterable[dict[str, Any]]) -> En
     service = spec.self_service
     needed = graph_needs.roles(graphs) + list(graph_needs.READS if service.project else ())
     roles = sorted({*needed, *service.config_connector.roles})
-    connector = service.config_connector.model_copy(update={"roles": roles})
+    grants = sorted({*graph_needs.grants(graphs), *(service.config_connector.grants or ())})
+    connector = service.config_connector.model_copy(update={"roles": roles, "grants": grants})
     service = service.model_copy(update={"config_connector": connector})
     return environment.model_copy(update={"spec": spec.model_copy(update={"self_service": service})})
 

@@ -200,7 +200,8 @@ def _config_connector(spec: EnvironmentSpec) -> Object | None:
     if spec.self_service is None:
         return None
     connector = spec.self_service.config_connector
-    return {"name": connector.service_account, "roles": list(connector.roles)}
+    grants = None if connector.grants is None else list(connector.grants)
+    return {"name": connector.service_account, "roles": list(connector.roles), "grants": grants}
 
 
 def _serving(spec: EnvironmentSpec, names: Names) -> Stage:

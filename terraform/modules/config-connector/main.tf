@@ -12,6 +12,16 @@ resource "google_project_iam_member" "this" {
   project = var.project_id
   role    = each.value
   member  = google_service_account.this.member
+
+  # Who may change the project's policy could make himself its owner: only what the graphs give can be given.
+  dynamic "condition" {
+    for_each = each.value == "roles/resourcemanager.projectIamAdmin" && var.grants != null ? [sort(var.grants)] : []
+
+    content {
+      title      = "only-what-graphs-give"
+      expression = "api.getAttribute('iam.googleapis.com/modifiedGrantsByRole', []).hasOnly([${join(", ", formatlist("'%s'", condition.value))}])"
+    }
+  }
 }
 
 resource "google_service_account_iam_member" "controller" {

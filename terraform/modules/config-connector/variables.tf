@@ -24,6 +24,12 @@ variable "roles" {
   }
 }
 
+variable "grants" {
+  description = "Roles that it may give to others in the project, where it may change the project's policy; any when null."
+  type        = set(string)
+  default     = null
+}
+
 variable "workload_pool" {
   description = "The cluster's pool of identities."
   type        = string

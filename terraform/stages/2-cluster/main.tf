@@ -60,5 +60,6 @@ module "config_connector" {
   environment   = var.environment
   name          = var.config_connector.name
   roles         = var.config_connector.roles
+  grants        = var.config_connector.grants
   workload_pool = module.cluster.workload_pool
 }

@@ -73,7 +73,7 @@ variable "identities" {
 
 variable "config_connector" {
   description = "The account of Config Connector; none when null."
-  type        = object({ name = string, roles = set(string) })
+  type        = object({ name = string, roles = set(string), grants = optional(set(string)) })
   default     = null
 }
 

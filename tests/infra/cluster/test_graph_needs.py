@@ -80,6 +80,16 @@ def test_gemma_needs_four_roles_and_nobody_is_an_owner() -> None:
         "roles/resourcemanager.projectIamAdmin",
         "roles/storage.admin",
     ]
+    assert given["grants"] == ["roles/storage.insightsCollectorService", "roles/storage.objectUser"]
+
+
+def test_only_roles_about_the_project_are_given_and_they_must_be_known() -> None:
+    own = connector("IAMPartialPolicy", resourceRef={"kind": "IAMServiceAccount"}, bindings=[{"role": "roles/c"}])
+    project = connector("IAMPartialPolicy", resourceRef={"kind": "Project"}, bindings=[{"role": "roles/b"}, {"role": "roles/a"}])
+    assert graph_needs.grants([definition(own, project)]) == ["roles/a", "roles/b"]
+    chosen = connector("IAMPolicyMember", resourceRef={"kind": "Project"}, role="${schema.spec.role}")
+    with pytest.raises(InvalidDocument, match=r"g, r0: the role .* is only known later"):
+        graph_needs.grants([definition(chosen)])
 
 
 def test_roles_of_the_document_come_on_top() -> None:

@@ -50,6 +50,28 @@ def roles(definitions: Iterable[Object]) -> list[str]:
     return sorted(found)
 
 
+def grants(definitions: Iterable[Object]) -> list[str]:
+    """The roles in the project that these graphs give to others; one that is only known later cannot be told."""
+    found: set[str] = set()
+    for definition in definitions:
+        for name, obj, _external in _objects(definition):
+            spec = obj.get("spec") or {}
+            if obj["kind"] in _POLICIES and (spec.get("resourceRef") or {}).get("kind") == "Project":
+                given = [spec.get("role"), *(each.get("role") for each in spec.get("bindings") or ())]
+                found.update(_told(f"{definition['metadata']['name']}, {name}", role) for role in given if role)
+    return sorted(found)
+
+
+def _told(place: str, role: Any) -> str:
+    if "${" in str(role):
+        raise InvalidDocument(
+            f"the role {role} is only known later, and Config Connector may give no others than those that are known",
+            place=place,
+            hint="write the role itself; graphs that choose between roles have one object for each",
+        )
+    return str(role)
+
+
 def _roles_for(place: str, obj: Object, external: bool) -> tuple[str, ...]:
     kind = str(obj["kind"])
     if external:

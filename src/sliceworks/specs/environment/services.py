@@ -86,6 +86,9 @@ class ConfigConnector(Spec):
 
     service_account: AccountName = "config-connector"
     roles: list[Role] = Field(default_factory=list, description="Beside those that the published graphs need.")
+    grants: list[Role] | None = Field(
+        default=None, description="Roles in the project that it may give to others, beside those that the published graphs give."
+    )
 
 
 class ProjectObject(Spec):
