@@ -11,6 +11,7 @@ import pytest
 
 from sliceworks.base.yamls import load_all, load_path
 from sliceworks.infra import cloudbuild
+from sliceworks.infra.names import Names
 from sliceworks.infra.stages import stages
 from sliceworks.infra.targets import TwinTarget
 from sliceworks.infra.workspaces import Workspace
@@ -131,3 +132,41 @@ def test_credentials_of_model_registries_reach_no_stage(tmp_path: Path) -> None:
     given = orjson.dumps([(stage.variables, stage.expected) for stage in stages(found)])
     assert b"tell-nobody" not in given
     assert b"kaggle" not in given
+
+
+def test_inputs_that_no_pool_takes_are_refused_and_not_dropped() -> None:
+    [document] = load_all(SMALL + "  pools: {gpu: {t4: {accelerator: nvidia-tesla-t4, imageKind: COS}}}\n", "environment.yaml")
+    assert ["unknown field spec.pools.gpu.t4.imageKind" in str(each) for each in documents.check(document)[1]] == [True]
+
+
+SHIPPED = {
+    file.relative_to(ROOT): file.read_text()
+    for folder, pattern in (("deploy", "*.yaml"), ("examples", "*.yaml"), ("src/sliceworks/infra", "*.py"), ("terraform", "*.tf"))
+    for file in sorted((ROOT / folder).rglob(pattern))
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        r"autoscaling/v2beta",
+        r"privileged: *true|\"privileged\": True",
+        r"type: LoadBalancer|\"type\": \"LoadBalancer\"",
+        r"releases/latest",
+    ],
+    ids=["old versions", "privileged", "public", "unpinned releases"],
+)
+def test_nothing_that_is_shipped_is_privileged_public_or_unpinned(wrong: str) -> None:
+    assert len(SHIPPED) > 50
+    assert not [str(file) for file, text in SHIPPED.items() if re.search(wrong, text)]
+
+
+def test_the_names_of_accounts_are_the_same_in_terraform_and_in_the_cluster() -> None:
+    text = "  identities: {workloads: {trainer: {namespace: training, serviceAccount: runner}}}\n"
+    [document] = load_all(SMALL + text, "environment.yaml")
+    found = documents.read(document)
+    assert isinstance(found, Environment)
+    given = next(each for each in stages(found) if each.name == "2-cluster").variables["identities"]["trainer"]
+    assert (given["namespace"], given["kubernetes_service_account"]) == ("training", "runner")
+    names = Names(found)
+    assert names.account("trainer") == "trainer@my-project.iam.gserviceaccount.com"

@@ -148,6 +148,7 @@ def test_a_lock_of_somebody_else_is_named_and_freed_by_hand(twin: Twin, tmp_path
     site = twin.site(file)
     info = {"ID": "1700", "Operation": "OperationTypeApply", "Who": "ann@laptop", "Version": "1.11.4"}
     lock = f"locked/terraform/{STAGE}/default.tflock"
+    site.target.expect_bucket("locked-automation", "my-project", "us-central2")
     twin.upload("locked-automation", lock, orjson.dumps({**info, "Created": "2026-11-14T10:00:00Z", "Path": "gs://locked"}))
     error = failure(site)
     assert "ann@laptop is at work on it since 2026-11-14 10:00:00" in error.hint

@@ -86,8 +86,7 @@ class Twin:
         assert done.returncode == 0, done.stderr
 
     def document(self, folder: Path, name: str) -> Path:
-        """An environment whose bucket for the state is there."""
-        self.ask("POST", "/storage/v1/b", {"name": f"{name}-automation", "location": "us-central2"}, {"project": "my-project"})
+        """An environment whose bucket for the state others make."""
         file = folder / "environment.yaml"
         file.write_text(DOCUMENT.format(name=name))
         return file

@@ -54,6 +54,9 @@ class Site:
     def apply(self, begun: Callable[[Stage], Callable[[str], None]]) -> Iterator[tuple[Stage, list[Change], Object]]:
         """Make all stages, each with what the ones before it have made; a stage that is as it should be costs a look."""
         self.workspace.lay_out()
+        names, automation = Names(self.environment), self.environment.spec.automation
+        if not automation.create or names.state_bucket != automation.bucket:
+            self.target.expect_bucket(names.state_bucket, self.environment.spec.project, self.environment.spec.region)
         known: dict[str, Object] = {}
         for stage in self.stages():
             report = begun(stage)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from sliceworks.catalog.zones import region_of
-
 if TYPE_CHECKING:
     from sliceworks.specs.environment import Environment
 
@@ -100,11 +98,3 @@ class Names:
     def account(self, name: str) -> str:
         """The e-mail address of a service account of this project."""
         return f"{name}@{self.environment.spec.project}.iam.gserviceaccount.com"
-
-    def zone_of_slices(self) -> str:
-        """Where slices lie that name no zone: the environment's first."""
-        zones = self.environment.spec.zones
-        return zones[0] if zones else ""
-
-    def in_region(self, zone: str) -> bool:
-        return region_of(zone) == self.environment.spec.region

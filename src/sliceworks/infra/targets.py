@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import quote
 
 import orjson
 
+from sliceworks.base.errors import CloudAlreadyExists
 from sliceworks.cloud import Session, Token
 from sliceworks.cloud.connecting import credentials
 from sliceworks.infra.standin.schemas import google
@@ -63,6 +65,9 @@ class Target:
     def session(self, service: str, host: str = "") -> Session:
         """One of Google's APIs, asked as whoever runs this; paths begin with the version, but for older APIs."""
         return Session(f"https://{host or service}.googleapis.com", credentials())
+
+    def expect_bucket(self, bucket: str, project: str, region: str) -> None:
+        """A bucket for states that no stage makes: an administrator has made it. Terraform says so where that is not true."""
 
     def remove_object(self, bucket: str, name: str, generation: str) -> None:
         """Remove that version of an object from a bucket."""
@@ -126,6 +131,16 @@ class TwinTarget(Target):
     def session(self, service: str, host: str = "") -> Session:
         """The same API of the twin."""
         return Session(f"{self.address}/{service}", Token(self.token))
+
+    def expect_bucket(self, bucket: str, project: str, region: str) -> None:
+        """Make it, where it is not there: a rehearsal has no administrator."""
+
+        async def make() -> None:
+            async with self.root("storage") as session:
+                with suppress(CloudAlreadyExists):
+                    await session.call("POST", "/storage/v1/b", {"name": bucket, "location": region}, {"project": project})
+
+        asyncio.run(make())
 
     def root(self, service: str) -> Session:
         """At the root of the twin's address."""
