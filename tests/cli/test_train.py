@@ -113,6 +113,8 @@ def test_a_script_is_found_beside_the_caller(train: Shell, tmp_path: Path, monke
     ("arguments", "told"),
     [
         ((), ("which job?", "NAME with --queue, --type and --image")),
+        ((*FLAGS, "--", "python", "train.py"), ("which job?", "NAME with --queue, --type and --image")),
+        (("first", *FLAGS, "python", "train.py"), ("unexpected extra arguments (python train.py)", "submit --help")),
         (("-f", str(JOB), "--spot"), ("-f and flags both say what the job is", "leave -f out")),
         (("first", "--env", "STEPS", *FLAGS), ("--env STEPS: NAME=VALUE is wanted", "")),
         (("first", "--mount", "/x=hdfs://y", *FLAGS), ("--mount /x=hdfs://y", "gs://BUCKET")),

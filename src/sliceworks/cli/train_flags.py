@@ -53,6 +53,19 @@ _mount = re.compile(r"(?P<path>/[^=]*)=(?:gs://(?P<bucket>[^/]+)|pvc:(?P<claim>.
 _secret = re.compile(r"(?:(?P<path>/[^=]*)=(?P<whole>[^/]+)|(?P<env>[^/=]+)=(?P<name>[^/]+)/(?P<key>.+))").fullmatch
 
 
+class JobCommand(click.Command):
+    """A command that ends with a program: everything after `--`, and nothing else, is the program and its arguments."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        place = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:place])
+        ctx.params["command"] = tuple(args[place + 1 :])
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- PROGRAM [ARGUMENT]...]"]
+
+
 class FlagDocument(Document):
     """A document whose places are flags."""
 

@@ -22,9 +22,8 @@ Object = dict[str, Any]
 _PENDING = "pendingworkloads"
 
 
-@click.command()
+@click.command(cls=train_flags.JobCommand)
 @click.argument("name", required=False)
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("-f", "--file", type=click.Path(exists=True, path_type=Path), help="The TrainingJob document, in place of flags.")
 @train_flags.job_flags
 @click.option(
