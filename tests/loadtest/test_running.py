@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
+import orjson
 import pytest
+from aiohttp import ClientSession, encode_basic_auth
+from tests.real.processes import free_port
 from tests.support.golden_server import Golden
 from tests.support.load_tests import spec
 
 from sliceworks.base import clock
 from sliceworks.loadtest import merging, plans, results
-from sliceworks.loadtest.running import Run
+from sliceworks.loadtest.running import Locust, Run
 
 if TYPE_CHECKING:
     from sliceworks.loadtest.running import Outcome
@@ -122,6 +126,38 @@ def test_what_was_measured_before_the_end_is_kept(tmp_path: Path) -> None:
     assert done.result["problems"][0] == "ended early: somebody pressed Ctrl-C"
     assert 0 < done.result["summary"]["succeeded"] < 1_000
     assert done.result["summary"]["succeeded"] <= len(done.golden.seen)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_locusts_own_pages_and_files(tmp_path: Path, workers: int) -> None:
+    golden, port, answers = Golden(tokens=1), free_port(), dict[str, Any]()
+
+    async def main() -> None:
+        async with golden:
+            asked = spec(target={"url": golden.url}, stages=[{"constant": 10, "for": "4s"}], workers={"count": workers})
+            run = Run(plans.make(asked, Path()), tmp_path, Path(), locust=Locust(csv=True, port=port, password="pass"))
+            task = asyncio.create_task(run.run())
+            while len(golden.seen) < 15 and not task.done():
+                await asyncio.sleep(0.05)
+            async with ClientSession(f"http://127.0.0.1:{port}") as session:
+                for name, password in (("known", "pass"), ("unknown", "guess")):
+                    async with session.get(
+                        "/stats/requests", headers={"authorization": encode_basic_auth("locust", password)}
+                    ) as answer:
+                        answers[name] = (answer.status, await answer.text())
+                async with session.post("/swarm", headers={"authorization": encode_basic_auth("locust", "pass")}) as answer:
+                    answers["swarm"] = (answer.status, await answer.text())
+            await task
+
+    clock.run(main())
+    assert answers["known"][0] == 200
+    assert "stats" in orjson.loads(answers["known"][1])
+    assert answers["unknown"] == (401, "a password is needed\n")
+    assert answers["swarm"][0] == 405
+    assert len(golden.seen) == 40
+    with (tmp_path / "locust_stats.csv").open() as file:
+        rows = {row["Name"]: row for row in csv.DictReader(file)}
+    assert rows["echo"]["Request Count"] == "40"
 
 
 def test_a_key_is_sent_and_shows_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
     from sliceworks.loadtest.comparing import Change, Side
+    from sliceworks.loadtest.running import Locust
 
 _FORMS = {"html": "report.html", "markdown": "report.md", "json": "run.json"}
 
@@ -38,9 +39,11 @@ folder_option = click.option(
 @click.option("--url", default="", metavar="URL", help="Ask this address, not the document's.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Kept with the run; repeat for more.")
 @click.option("--workers", type=click.IntRange(1), help="So many processes send, not the document's number.")
+@click.option("--locust-csv", is_flag=True, help="Write Locust's own CSV files into the run's folder too.")
+@click.option("--locust-port", type=click.IntRange(1, 65535), metavar="PORT", help="Show Locust's own pages on loopback meanwhile.")
 @options.output("table", "json")
 @options.quiet
-def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, output: str) -> int:
+def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, output: str, **locust: Any) -> int:
     """Run a load test: send what the document says, when it says so, and keep every request's times.
 
     Exit code 1 when the run does not count, or an objective was missed.
@@ -48,7 +51,7 @@ def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, out
     from sliceworks.cli import load_runs
 
     test = load_runs.read(file, url=url, workers=workers)
-    found, folder = load_runs.performed(test, tags=_pairs(tags))
+    found, folder = load_runs.performed(test, tags=_pairs(tags), locust=_locust(locust))
     _show_run(found, output)
     progress.say(f"sliceworks load report {folder} draws it")
     return 0 if found["valid"] and found["kept"] else 1
@@ -145,6 +148,18 @@ def sql(*, query: str, folder: Path, output: str) -> int:
     data = [dict(zip(columns, row, strict=True)) for row in rows]
     show(Report(columns, [tuple("" if value is None else value for value in row) for row in rows], data), output)
     return 0
+
+
+def _locust(asked: dict[str, Any]) -> Locust:
+    """What is wanted of Locust's own; the password of its pages is new each time."""
+    import secrets
+
+    from sliceworks.loadtest.running import Locust
+
+    port, password = asked["locust_port"] or 0, secrets.token_urlsafe(12)
+    if port:
+        progress.say(f"Locust's pages: http://127.0.0.1:{port}, user locust, password {password}")
+    return Locust(asked["locust_csv"], port, password)
 
 
 def _pairs(tags: tuple[str, ...]) -> dict[str, str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sliceworks.loadtest.plans import Plan
-    from sliceworks.loadtest.running import Outcome
+    from sliceworks.loadtest.running import Locust, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +46,26 @@ def read(file: Path, *, url: str = "", workers: int | None = None) -> Test:
     return Test(document.metadata.name, spec, file.resolve().parent, url)
 
 
-def performed(test: Test, *, tags: dict[str, str] | None = None, folder: Path | None = None) -> tuple[dict[str, Any], Path]:
+def performed(test: Test, *, tags: dict[str, str] | None = None, locust: Locust | None = None) -> tuple[dict[str, Any], Path]:
     """Run it and write it down; what was measured is kept however it ends."""
     check_installed()
     from sliceworks.loadtest import merging, plans, results
 
     plan = plans.make(test.spec, test.files, url=test.url)
-    place = folder or _fresh(test)
-    place.mkdir(parents=True, exist_ok=True)
-    outcome = clock.run(_run(plan, place, test))
+    place = _fresh(test)
+    place.mkdir(parents=True)
+    outcome = clock.run(_run(plan, place, test, locust))
     with progress.working("Putting the rows together"):
         merging.merge(place)
         return results.conclude(test.name, plan, outcome, place, tags or {}), place
 
 
-async def _run(plan: Plan, place: Path, test: Test) -> Outcome:
+async def _run(plan: Plan, place: Path, test: Test, locust: Locust | None) -> Outcome:
     from sliceworks.cli.load_live import Live
     from sliceworks.loadtest.running import Run
 
     with Live(test.name, plan) as live:
-        run = Run(plan, place, test.files, live.show)
+        run = Run(plan, place, test.files, live.show, locust)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, run.stop, "it was interrupted")

@@ -14,7 +14,7 @@ import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
-from sliceworks.loadtest.generator.keys import KEY
+from sliceworks.loadtest.generator.keys import KEY, PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,11 +54,23 @@ class Outcome:
         return bool(self.stopped or self.lost_workers)
 
 
+@dataclass(frozen=True, slots=True)
+class Locust:
+    """What is wanted of Locust's own: its CSV files in the run's folder, and its pages at a port, for a password."""
+
+    csv: bool = False
+    port: int = 0
+    password: str = field(default="", repr=False)
+
+
 class Run:
     """One test. `told` is called twice a second with how it stands."""
 
-    def __init__(self, plan: Plan, folder: Path, files: Path, told: Callable[[Progress], None] | None = None) -> None:
+    def __init__(
+        self, plan: Plan, folder: Path, files: Path, told: Callable[[Progress], None] | None = None, locust: Locust | None = None
+    ) -> None:
         self._plan, self._folder, self._files, self._told = plan, folder, files, told
+        self._locust = locust or Locust()
         self._latest: dict[int, dict[str, Any]] = {}
         self._stop = asyncio.Event()
         self._why = ""
@@ -75,7 +87,8 @@ class Run:
         """From the first request to the last row."""
         workers = self._plan.spec.workers.count
         told = {"spec": self._plan.spec.model_dump(by_alias=True), "url": self._plan.url, "workers": workers}
-        (self._folder / "test.json").write_bytes(orjson.dumps({**told, "files": str(self._files)}))
+        told |= {"files": str(self._files), "csv": self._locust.csv, "web": self._locust.port}
+        (self._folder / "test.json").write_bytes(orjson.dumps(told))
         master = await self._master() if workers > 1 else None
         try:
             self._senders = [await self._sender(index, master) for index in range(workers)]
@@ -90,7 +103,7 @@ class Run:
         return Outcome(self._began, self._why, tuple(index for index, whole in enumerate(codes) if not whole))
 
     async def _start(self, *arguments: str) -> asyncio.subprocess.Process:
-        environment = {**os.environ, KEY: self._plan.key}
+        environment = {**os.environ, KEY: self._plan.key, PASSWORD: self._locust.password}
         with (self._folder / "senders.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "sliceworks.loadtest.generator", str(self._folder), *arguments),

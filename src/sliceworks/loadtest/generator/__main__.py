@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 import gevent
 import orjson
 from gevent.fileobject import FileObject
+from locust.runners import WorkerRunner
 
 from sliceworks.loadtest import plans
-from sliceworks.loadtest.generator.keys import KEY
+from sliceworks.loadtest.generator.keys import KEY, PASSWORD
 from sliceworks.loadtest.generator.locusts import Job, environment
 from sliceworks.specs.load_test import LoadTestSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 GRACE = 10.0
 _EVERY = 0.5
@@ -41,10 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=5557)
     asked = parser.parse_args(arguments)
+    del sys.argv[1:]  # Locust's pages would take our arguments for theirs
     told = orjson.loads((asked.folder / "test.json").read_bytes())
     spec = LoadTestSpec.model_validate(told["spec"])
     plan = plans.make(spec, Path(told["files"]), url=told["url"], key=os.environ.pop(KEY, ""))
-    job = Job(plan, asked.folder, workers=told["workers"])
+    job = Job(plan, asked.folder, workers=told["workers"], csv=told["csv"], web=told["web"])
     return {"local": _local, "master": _master, "worker": _worker}[asked.role](job, asked)
 
 
@@ -52,9 +54,12 @@ def _local(job: Job, _asked: argparse.Namespace) -> int:
     """All of the work in this process."""
     found = environment(job)
     runner = found.create_local_runner()
+    end = _show(job, found)
     job.begins = time.time_ns() + _LEAD
     runner.start(1, spawn_rate=1)
-    return _follow(job, runner)
+    code = _follow(job, runner)
+    end()
+    return code
 
 
 def _worker(job: Job, asked: argparse.Namespace) -> int:
@@ -75,6 +80,7 @@ def _master(job: Job, asked: argparse.Namespace) -> int:
     port = asked.port or _free_port(asked.host)
     runner = found.create_master_runner(asked.host, port)
     _say({"port": port})
+    end = _show(job, found)
     stopping = gevent.spawn(_until_told)
     while len(runner.clients.ready) < job.workers and not stopping.ready():
         gevent.sleep(0.05)
@@ -83,8 +89,21 @@ def _master(job: Job, asked: argparse.Namespace) -> int:
     runner.start(job.workers, spawn_rate=job.workers)
     while not stopping.ready():
         gevent.sleep(_EVERY)
+    end()
     runner.quit()
     return 0
+
+
+def _show(job: Job, found: Any) -> Callable[[], None]:
+    """Locust's pages and files, where they were asked for; call what is returned at the end."""
+    if not job.csv and not job.web:
+        return lambda: None
+    from sliceworks.loadtest.generator import pages
+
+    if job.web:
+        pages.serve(found, job.web, os.environ.pop(PASSWORD))
+    end: Callable[[], None] = pages.write_csv(found, job.folder) if job.csv else lambda: None
+    return end
 
 
 def _follow(job: Job, runner: Any) -> int:
@@ -105,6 +124,9 @@ def _follow(job: Job, runner: Any) -> int:
     if job.worker is not None:
         job.done.wait(GRACE)
         _say({**job.worker.tally.told(), "done": job.done.is_set() and not job.worker.stopped})
+    if isinstance(runner, WorkerRunner):
+        runner._send_stats()  # Locust's own counts go to the master every few seconds: the last ones now
+        gevent.sleep(0.2)
     runner.quit()
     return 0
 

@@ -32,8 +32,9 @@ class RequestFailed(Exception):
 class Job:
     """What a process of Locust is to do: the plan, where the rows go, and how many share the work."""
 
-    def __init__(self, plan: Plan, folder: Path, *, workers: int) -> None:
+    def __init__(self, plan: Plan, folder: Path, *, workers: int, csv: bool = False, web: int = 0) -> None:
         self.plan, self.folder, self.workers = plan, folder, workers
+        self.csv, self.web = csv, web
         self.begins = 0
         """Nanoseconds of the wall clock."""
         self.worker: Worker | None = None
