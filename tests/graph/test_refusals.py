@@ -128,6 +128,17 @@ def _config(line: str) -> str:
             "rgd.yaml:16: ${schema.spec.tls}: readyWhen may refer to config only, and this refers to schema",
         ),
         (
+            _CONFIG.replace("  template", "  readyWhen: ['${config.metadata.name}']\n  template"),
+            "rgd.yaml:16: ${config.metadata.name}: readyWhen must give true or false, and this gives string",
+        ),
+        (
+            _config("data: {a: '${schema.spec.regions.transformList(i, r, i + 1)[0]}'}"),
+            (
+                "rgd.yaml:21: ${schema.spec.regions.transformList(i, r, i + 1)[0]}: gives integer, and string is expected, for data.a; "
+                "use string(schema.spec.regions.transformList(i, r, i + 1)[0])"
+            ),
+        ),
+        (
             _CONFIG.replace("  template", "  forEach: [{region: '${schema.spec.title}'}]\n  template"),
             "rgd.yaml:16: ${schema.spec.title}: forEach needs a list, and region is given string",
         ),
