@@ -36,11 +36,6 @@ def silent() -> bool:
     return _quiet
 
 
-def is_quiet() -> bool:
-    """Whether nothing is said: what is only worked out to be told need not be."""
-    return _quiet
-
-
 def say(text: str) -> None:
     """One line for a person."""
     if not _quiet:
