@@ -134,8 +134,8 @@ def _config(line: str) -> str:
         (
             _config("data: {a: '${schema.spec.regions.transformList(i, r, i + 1)[0]}'}"),
             (
-                "rgd.yaml:21: ${schema.spec.regions.transformList(i, r, i + 1)[0]}: gives integer, and string is expected, for data.a; "
-                "use string(schema.spec.regions.transformList(i, r, i + 1)[0])"
+                "rgd.yaml:21: ${schema.spec.regions.transformList(i, r, i + 1)[0]}: gives integer, and string is expected, "
+                "for data.a; use string(schema.spec.regions.transformList(i, r, i + 1)[0])"
             ),
         ),
         (
