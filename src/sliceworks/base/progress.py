@@ -27,12 +27,7 @@ def set_quiet(quiet: bool) -> None:
 
 
 def is_quiet() -> bool:
-    """Whether nothing is to be said."""
-    return _quiet
-
-
-def silent() -> bool:
-    """Whether nobody is to be told anything: what is only told need not be found out."""
+    """Whether nothing is to be said: what is only told need not be found out."""
     return _quiet
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 async def tell(client: Client, jobset: dict[str, Any]) -> None:
     """Say when it will start; nothing where that takes too long to find out, or may not be known."""
-    if progress.is_quiet():
-        return
     from sliceworks.rehearsal.forecast.quick import expectation
 
     found = await expectation(client, jobset)

@@ -92,7 +92,7 @@ def submit(
         made = await _sent(client, made, dry=dry_run == "server")
         if output != "table":
             _show_plan(asked, made, output, None)
-        elif expected.wait == "unknown" and not no_forecast and not progress.silent():
+        elif expected.wait == "unknown" and not no_forecast and not progress.is_quiet():
             from sliceworks.cli.train_expected import tell
 
             await tell(client, made)
