@@ -105,7 +105,7 @@ _ERRORS = [
     (
         "502",
         "backend_failed",
-        "every server that was asked failed before its first byte; or one answered with a page, not with JSON",
+        "all servers that were asked failed before their first byte; or one answered with a page, not with JSON",
     ),
     ("503", "no_backend", "no server of the model is well, nor became so within `timeouts.connect`"),
     ("504", "backend_timeout", "`firstToken`, `idle` or `total` has passed"),

@@ -58,9 +58,7 @@ def running(folder: Path) -> Iterator[str]:
     """The address of one that runs."""
     port = free_port()
     command = [str(python()), "-m", "jetstream.core.implementations.mock.server", "--port", str(port)]
-    # What its engine compiles is kept: it compiles for many seconds.
-    kept = {"JAX_COMPILATION_CACHE_DIR": str(python().parents[1] / "compiled"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    environment = {**os.environ, **kept, "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     process = Process("jetstream", command, folder / "jetstream.log", env=environment)
     try:
         process.wait_until(lambda: _is_live(port))
