@@ -1,0 +1,97 @@
+"""The echo model behaves as it is told, the same with the same seed, and remembers what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from tests.support.gateways import ask, chat, upstream
+
+from sliceworks.base import clock
+from sliceworks.serving.gateway.echo.engine import Engine, Settings
+from sliceworks.serving.gateway.refusals import Refusal
+
+
+def test_the_same_seed_fails_the_same_requests() -> None:
+    async def lived(seed: int) -> list[str]:
+        engine = Engine(Settings(error_rate=0.3, seed=seed))
+        for _ in range(50):
+            with contextlib.suppress(Refusal):
+                await engine.think(engine.arrive("chat", "m", "a b", 3), 2)
+        return [record.outcome for record in engine.records]
+
+    async def main() -> None:
+        first = await lived(7)
+        assert first == await lived(7)
+        assert first != await lived(8)
+        assert 5 < first.count("error") < 25
+
+    clock.run(main(), virtual=True)
+
+
+def test_beyond_its_knee_all_take_longer() -> None:
+    async def seconds(at_once: int) -> float:
+        engine = Engine(Settings(ttft=1.0, token_time=0.1, knee=4))
+        began = clock.loop_time()
+        engine.under_way = at_once - 1
+        await engine.think(engine.arrive("chat", "m", "x", 1), 11)
+        return clock.loop_time() - began
+
+    async def main() -> None:
+        assert await seconds(1) == pytest.approx(2.0)
+        assert await seconds(4) == pytest.approx(2.0)
+        assert await seconds(8) == pytest.approx(4.0)
+
+    clock.run(main(), virtual=True)
+
+
+def test_it_remembers_when_what_came_and_went() -> None:
+    async def main() -> None:
+        async with upstream(ttft=0.02, token_time=0.01) as echo:
+            await ask(echo.port, "POST", "/v1/chat/completions", chat("a b c", stream=True))
+            await ask(echo.port, "POST", "/v1/completions", {"model": "m", "prompt": "x"})
+            told = (await ask(echo.port, "GET", "/echo/records")).json
+            assert told["received"] == 2
+            first, second = told["records"]
+            assert (first["route"], first["prompt_tokens"], first["tokens"], first["outcome"]) == (
+                "/v1/chat/completions",
+                3,
+                3,
+                "done",
+            )
+            gaps = [first["sent"][0] - first["arrived"], *(b - a for a, b in zip(first["sent"], first["sent"][1:], strict=False))]
+            assert all(gap >= least - 0.002 for gap, least in zip(gaps, (0.02, 0.01, 0.01), strict=True))
+            assert second["sent"] == []
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (chat("a b"), "a b"),
+        (chat("a b", max_tokens=5), "a b a b a"),
+        (chat([{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "u"}}]), "x"),  # type: ignore[arg-type]
+        (chat(""), "…"),
+    ],
+)
+def test_it_says_what_it_was_asked(body: Any, text: str) -> None:
+    async def main() -> None:
+        async with upstream() as echo:
+            got = await ask(echo.port, "POST", "/v1/chat/completions", body)
+            assert got.json["choices"][0]["message"]["content"] == text
+
+    clock.run(main())
+
+
+def test_requests_that_make_no_sense_are_refused_in_openais_words() -> None:
+    async def main() -> None:
+        async with upstream() as echo:
+            wrong = [b"{", {"model": "m"}, {"model": "m", "messages": []}, {"messages": []}, {"model": "n", "messages": [{}]}]
+            got = await asyncio.gather(*(ask(echo.port, "POST", "/v1/chat/completions", body) for body in wrong))
+            assert [each.status for each in got] == [400, 400, 400, 400, 404]
+            assert all(each.json["error"]["message"] for each in got)
+
+    clock.run(main())

@@ -1,0 +1,63 @@
+"""A Gateway document is taken or refused whole, with the place and the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sliceworks.base import yamls
+from sliceworks.specs import documents
+from sliceworks.specs.gateway import Gateway
+
+ROOT = Path(__file__).parents[2]
+MODEL = {"name": "m", "backends": [{"kind": "openai", "url": "http://x:8000"}]}
+
+
+def problems(**spec: Any) -> list[str]:
+    head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "g"}}
+    text = yamls.dump({**head, "spec": {"anonymous": True, "models": [MODEL], **spec}})
+    return [problem.message for problem in documents.check(yamls.load_all(text, "g.yaml")[0])[1]]
+
+
+def test_the_least_that_is_needed() -> None:
+    assert problems() == []
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples" / "gateways").glob("*.yaml")), ids=lambda file: file.name)
+def test_the_examples_are_good(file: Path) -> None:
+    for document in yamls.load_path(file):
+        assert isinstance(documents.read(document), Gateway)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"anonymous": False}, "there are no keys: give some, or say anonymous: true"),
+        ({"models": []}, "spec.models: "),
+        ({"models": [MODEL, MODEL]}, "a model is named twice: m"),
+        ({"models": [{**MODEL, "aliases": ["m"]}]}, "a model is named twice: m"),
+        ({"models": [{"name": "m"}]}, "give backends, or discover"),
+        ({"models": [{"name": "m m", "backends": MODEL["backends"]}]}, "must be a model's name without spaces"),
+        ({"models": [{"name": "m", "backends": [{"kind": "openai", "url": "x:8000"}]}]}, "a url is such as http://gemma:8000"),
+        ({"models": [{"name": "m", "backends": [{"kind": "sax", "url": "http://x"}]}]}, "is a path such as /sax/test/llama7b"),
+        ({"models": [{"name": "m", "backends": [{"kind": "vllm", "url": "http://x"}]}]}, "kind"),
+        (
+            {"models": [{**MODEL, "discover": {"kind": "triton", "labels": {"a": "b"}}}]},
+            "all backends of a model are of one kind",
+        ),
+        ({"keys": [{"name": "a", "sha256": "abc"}]}, "must be the SHA-256 of the key"),
+        ({"keys": [{"name": "a"}]}, "give sha256 or secret"),
+        ({"keys": [{"name": "a", "secret": {"file": "/f", "env": "E"}}]}, "give file or env"),
+        ({"caps": {"body": "lots"}}, "caps.body"),
+        ({"timeouts": {"firstToken": "-1s"}}, "must not be negative"),
+        ({"retries": {"budget": 2}}, "retries.budget"),
+        ({"limits": {}}, "unknown field spec.limits"),
+    ],
+)
+def test_what_is_wrong_is_said(spec: dict[str, Any], says: str) -> None:
+    found = problems(**spec)
+    assert found
+    assert says in found[0]
+    assert found[0].startswith("g.yaml:")
