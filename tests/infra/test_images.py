@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import get_args
 
@@ -49,3 +50,10 @@ def test_what_images_are_made_of_is_there_and_pinned() -> None:
     for image in re.findall(r"(?m)^FROM (\S+)|--from=(\S+)", text):
         name = image[0] or image[1]
         assert name == "base" or (not name.endswith(":latest") and ":" in name)
+
+
+def test_all_that_the_wheel_takes_along_is_there_when_it_is_built() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    taken = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    copied = {line.split()[0] for line in re.findall(r"(?m)^COPY (?!--from)(.+)$", STAGES[0])}
+    assert {source.partition("/")[0] for source in taken} <= copied

@@ -38,6 +38,7 @@ def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: s
         return _print(wanted, namespace, output)
 
     async def main() -> None:
+        from sliceworks.base import clock
         from sliceworks.serving.deploying import Deployment
 
         async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"]) as client:
@@ -51,10 +52,11 @@ def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: s
             if dry_run == "server":
                 return
             options.confirm(f"Apply {len(objects)} objects in {place}?", yes)
+            ends = clock.loop_time() + timeout
             with progress.working(f"Deploying {wanted.service.metadata.name}") as step:
                 record = await deployment.apply(step, timeout)
                 if wait:
-                    await deployment.follow(record, step, timeout)
+                    await deployment.follow(record, step, ends - clock.loop_time())
 
     connections.run(main, **where)
     return 0

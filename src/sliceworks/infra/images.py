@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 FILE = "cloudbuild.images.yaml"
 DOCKERFILE = "deploy/Dockerfile"
-_DOCKER = "gcr.io/cloud-builders/docker:27.5.1"
+_DOCKER = "gcr.io/cloud-builders/docker:24.0.9"
 _TIMEOUT = "3600s"
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 KIND, PORT, GRPC_PORT = "openai", "http", ""
-IMAGES = {"tpu": "vllm/vllm-tpu:v0.11.1", "gpu": "vllm/vllm-openai:v0.11.0"}
+IMAGES = {"tpu": "vllm/vllm-tpu:v0.27.0", "gpu": "vllm/vllm-openai:v0.27.0"}
 PORTS = {"http": 8000}
 METRIC = "vllm:num_requests_waiting"
 _CACHE, _MODELS = "/cache", "/models"
@@ -80,7 +80,7 @@ def _args(service: ModelService, part: Vllm, found: Machines) -> list[str]:
         f"--tensor-parallel-size={part.tensor_parallel or found.chips_per_host}",
         *(f"--{name}={value}" for name, value in optional.items() if value),
         # Prompts belong to those who write them.
-        "--disable-log-requests",
+        "--no-enable-log-requests",
     ]
 
 

@@ -87,7 +87,7 @@ class Triton(Spec):
     load: Literal["named", "all"] = Field(
         default="named", description="What a server loads when it starts: the models above, or all of the repository."
     )
-    copy_image: Image = "gcr.io/google.com/cloudsdktool/google-cloud-cli:540.0.0-slim"
+    copy_image: Image = "gcr.io/google.com/cloudsdktool/google-cloud-cli:573.0.0-slim"
     log_verbose: int = Field(default=0, ge=0, le=9)
 
 
