@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Happens = Callable[[Course, Lasts], None]
 
 LOW, HIGH = 0.05, 0.95
-_WORK, _FEWEST, _MOST = 100_000, 20, 200
+_WORK, _FEWEST, _MOST = 40_000, 20, 200
 STARTS, NEVER, UNKNOWN = "starts", "never", "unknown"
 
 
@@ -101,7 +101,8 @@ class Outlook:
     ) -> Forecast:
         """Run it forward. `more` are jobs beside those of the snapshot; `happens` changes things on the way."""
         jobs = [*self.jobs.values(), *more]
-        count = runs or min(max(_WORK // (len(jobs) + 1), _FEWEST), _MOST)
+        size = len(jobs) + sum(map(len, self.arrivals.days)) // 2
+        count = runs or min(max(_WORK // (size + 1), _FEWEST), _MOST)
         keys = [job.key for job in wanted]
         fates: dict[Key, list[Track]] = {key: [] for key in keys}
         course = Course()
