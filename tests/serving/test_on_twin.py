@@ -12,7 +12,17 @@ from sliceworks.base import clock, yamls
 from sliceworks.base.errors import SliceworksError, TimedOut, Unreachable
 from sliceworks.cli import model_files
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT, JOB, NAMESPACE, POD, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET
+from sliceworks.kube.well_known import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
+    JOB,
+    NAMESPACE,
+    POD,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STATEFUL_SET,
+)
 from sliceworks.serving import cluster, deploying, editing, publishing
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
@@ -280,6 +290,12 @@ def test_an_engine_with_one_model_is_rolled_and_can_be_stopped() -> None:
         assert [each.name for each in record.service.spec.models] == ["llama-3.2-3b"]
         await change(platform, record, editing.without_model(record, "llama-3.2-3b"), "unload", "llama-3.2-3b")
         assert (await platform.seen("llama3", "models")).standing.state == "stopped"
+        assert await platform.names(HORIZONTAL_POD_AUTOSCALER, "models") == {"gateway"}
+        record = await record_of(platform, "llama3", "models")
+        back = editing.with_model(record, {"name": "llama-3.2-3b", "source": "meta-llama/Llama-3.2-3B-Instruct"})
+        await change(platform, record, back, "load", "llama-3.2-3b")
+        assert (await platform.seen("llama3", "models")).standing.state == "ready"
+        assert await platform.names(HORIZONTAL_POD_AUTOSCALER, "models") == {"gateway", "llama3"}
 
     played(play)
 

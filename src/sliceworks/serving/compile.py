@@ -41,8 +41,10 @@ class Plan:
 def plan(service: ModelService) -> Plan:
     """What the document asks for."""
     spec = service.spec
-    more = spec.canary.replicas if spec.canary else 0
-    least, most = (spec.autoscaling.min, spec.autoscaling.max) if spec.autoscaling else (spec.replicas, spec.replicas)
+    more = spec.canary.replicas if spec.canary and not spec.stopped else 0
+    least = most = spec.replicas
+    if spec.autoscaling and not spec.stopped:
+        least, most = spec.autoscaling.min, spec.autoscaling.max
     return Plan(machines(spec.accelerator) if spec.accelerator else None, least + more, most + more)
 
 

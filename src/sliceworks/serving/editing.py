@@ -22,7 +22,7 @@ def with_model(record: Record, model: Mapping[str, Any]) -> Object:
     document, part = _copy(record)
     if record.service.spec.engine not in SEVERAL:
         part["model"] = {**part["model"], **model}
-        return document
+        return _started(document)
     part["models"] = [each for each in part["models"] if each["name"] != model["name"]] + [dict(model)]
     return document
 
@@ -33,7 +33,7 @@ def changed_model(record: Record, name: str, changes: Mapping[str, Any]) -> Obje
     document, part = _copy(record)
     listed = part["models"] if record.service.spec.engine in SEVERAL else [part["model"]]
     next(each for each in listed if each["name"] == name).update(changes)
-    return document
+    return _started(document)
 
 
 def without_model(record: Record, name: str) -> Object:
@@ -41,7 +41,6 @@ def without_model(record: Record, name: str) -> Object:
     known(record, name)
     document, part = _copy(record)
     if record.service.spec.engine not in SEVERAL:
-        document["spec"].pop("autoscaling", None)
         document["spec"]["replicas"] = 0
         return document
     left = [each for each in part["models"] if each["name"] != name]
@@ -61,6 +60,13 @@ def known(record: Record, name: str) -> None:
         close = difflib.get_close_matches(name, served, n=1)
         hint = f"did you mean {close[0]}?" if close else f"it serves {', '.join(served)}"
         raise UsageError(f"{record.service.metadata.name} does not serve {name!r}", hint=hint)
+
+
+def _started(document: Object) -> Object:
+    """With servers again, where there were none."""
+    if document["spec"].get("replicas") == 0:
+        del document["spec"]["replicas"]
+    return document
 
 
 def _copy(record: Record) -> tuple[Object, Object]:

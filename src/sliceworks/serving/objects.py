@@ -111,7 +111,7 @@ def budget(service: ModelService, name: str, component: str) -> Object:
 def autoscaler(service: ModelService, name: str, default_metric: str) -> list[Object]:
     """Replicas by the engine's own gauge."""
     wanted = service.spec.autoscaling
-    if wanted is None:
+    if wanted is None or service.spec.stopped:
         return []
     gauge = wanted.metric or default_metric
     metric = f"prometheus.googleapis.com|{gauge}|gauge" if wanted.source == "google" else gauge

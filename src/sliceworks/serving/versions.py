@@ -33,11 +33,19 @@ class Version:
 def versions(service: ModelService) -> list[Version]:
     """The first one, and the canary if there is one."""
     spec, name = service.spec, service.metadata.name
-    found = [Version(STABLE, name, None if spec.autoscaling else spec.replicas, spec.image, spec.args)]
+    fixed = spec.replicas if spec.stopped or not spec.autoscaling else None
+    found = [Version(STABLE, name, fixed, spec.image, spec.args)]
     if spec.canary:
         new = spec.canary
         found.append(
-            Version(CANARY, f"{name}-canary", new.replicas, new.image or spec.image, [*spec.args, *new.args], dict(new.env))
+            Version(
+                CANARY,
+                f"{name}-canary",
+                0 if spec.stopped else new.replicas,
+                new.image or spec.image,
+                [*spec.args, *new.args],
+                dict(new.env),
+            )
         )
     return found
 

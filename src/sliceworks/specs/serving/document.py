@@ -18,7 +18,7 @@ class ModelServiceSpec(Spec):
 
     engine: Literal["saxml", "triton", "jetstream", "vllm"]
     accelerator: Accelerator | None = Field(default=None, description="What one replica runs on. Triton also runs without any.")
-    replicas: Natural = 1
+    replicas: Natural = Field(default=1, description="0: no servers, whatever autoscaling says.")
     autoscaling: Autoscaling | None = Field(default=None, description="In place of a fixed number of replicas.")
     image: Image | None = Field(default=None, description="The model server; a pinned one for the engine when left out.")
     command: list[str] = Field(default_factory=list, description="In place of the image's own.")
@@ -40,6 +40,11 @@ class ModelServiceSpec(Spec):
     gateway: Front | None = Field(default=None, description="Without it callers go to the engine itself.")
     route: Route | None = None
     monitoring: Monitoring | None = Monitoring()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether there are to be no servers."""
+        return self.replicas == 0
 
     @property
     def models(self) -> list[Model]:
