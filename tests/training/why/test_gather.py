@@ -183,3 +183,15 @@ def test_a_cluster_without_jobset() -> None:
         return await answer_for(client, "job")
 
     assert refusal(play, workloads=False) == "JobSet is not installed in this cluster; install it, or use --twin"
+
+
+def test_who_may_not_even_see_workloads_is_told_so() -> None:
+    async def play(client: Client, twin: Cluster) -> None:
+        await queue(client)
+        await submit(client, "job")
+        hidden = ("workloads", "clusterqueues")
+        answer = await answer_for(Client(Counting(twin.transport(), hidden)), "job")
+        assert [each.kind.name for each in answer.causes] == ["waits-in-queue"]
+        assert "workloads of default: not allowed" in answer.unseen
+
+    on_twin(play)

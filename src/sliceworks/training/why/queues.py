@@ -31,17 +31,18 @@ _REASONS = {
 
 def way(evidence: Evidence) -> Iterator[Cause]:
     """The way into the queue is barred: nobody could get through, however much were free."""
+    where = seen(evidence.jobset, "metadata.labels[kueue.x-k8s.io/queue-name]")
     if not evidence.kueue:
-        where = seen(evidence.jobset, "metadata.labels[kueue.x-k8s.io/queue-name]")
         yield kinds.NO_KUEUE.cause(
             f"It is meant for the queue {evidence.queue}, and this cluster has no Kueue (kueue.x-k8s.io/v1beta2).", where
         )
         return
     found = [*_local(evidence), *(_cluster(evidence) if evidence.local_queue is not None else ())]
     yield from found
-    if evidence.workload is None and not found:
+    if evidence.workload is None and not found and "Workload" in evidence.hidden:
+        yield kinds.WAITS.cause(f"It waits in the queue {evidence.queue}; how it stands there may not be seen.", where)
+    elif evidence.workload is None and not found:
         told = next((each for each in evidence.events_of("JobSet", evidence.name) if each.get("type") == "Warning"), {})
-        where = seen(evidence.jobset, "metadata.labels[kueue.x-k8s.io/queue-name]")
         yield kinds.NO_WORKLOAD.cause("Kueue has not made a Workload for it.", where, said=told.get("message", ""))
 
 
