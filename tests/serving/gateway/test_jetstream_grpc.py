@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 from tests.real import jetstream
+from tests.support.clusters import real_wanted
 from tests.support.gateways import document, gateway, until
 
 from sliceworks.base import clock
@@ -73,6 +74,8 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if request.param == "stand-in":
         yield stand_in
         return
+    if not real_wanted():
+        pytest.skip("needs a real JetStream: SLICEWORKS_REAL=1")
     with jetstream.running(tmp_path_factory.mktemp("jetstream")) as address:
 
         @asynccontextmanager

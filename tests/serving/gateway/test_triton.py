@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from tests.real import triton
+from tests.support.clusters import real_wanted
 from tests.support.gateways import Running, document, gateway, until, upstream
 
 from sliceworks.base import clock
@@ -27,6 +28,8 @@ SCRIPT = Path(triton.__file__).with_name("triton_client.py")
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[triton.Triton]:
+    if not real_wanted():
+        pytest.skip("needs a real Triton: SLICEWORKS_REAL=1")
     folder = tmp_path_factory.mktemp("triton")
     with triton.running(triton.repository(folder / "models"), folder / "log") as running:
         yield running
