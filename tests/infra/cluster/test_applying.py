@@ -370,7 +370,7 @@ def test_each_object_of_a_step_is_told_and_waits_say_what_is_missing() -> None:
         said: list[str] = []
         known = await inventory.read(client, "small")
         applier = Applier(client, "small", patience=20)
-        with pytest.raises(TimedOut, match="Deployment tpu-provisioner-system/tpu-provisioner-controller-manager has 0 of 1"):
+        with pytest.raises(TimedOut, match=r"slices: after 20 s Deployment tpu-provisioner-system/.* has 0 of 1 pods ready"):
             await applier.apply(on_twin(environment), known, lambda _step: said.append)
         assert "ServiceAccount tpu-provisioner-system/tpu-provisioner-controller-manager" in said
         assert any("has no node: " in each for each in said)

@@ -65,7 +65,10 @@ class Applier:
             report(str(who))
             outcomes.append(Outcome(step.name, who, _action(before[who], await self._applied(step, obj, report))))
         for wait in step.waits:
-            await waiting.until(self.client, wait, self.patience, report)
+            try:
+                await waiting.until(self.client, wait, self.patience, report)
+            except TimedOut as error:
+                raise TimedOut(f"{step.name}: {error.message}", hint=error.hint) from error
         return outcomes
 
     def _refuse_others(self, who: Identity, found: Object | None) -> None:

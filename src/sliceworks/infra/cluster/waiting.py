@@ -40,7 +40,7 @@ async def until(client: Client, wait: Wait, patience: float, report: Callable[[s
     while missing := await lacking(client, wait):
         report(missing)
         if clock.loop_time() >= end:
-            raise TimedOut(f"{missing} after {patience:g} s", hint=AGAIN)
+            raise TimedOut(f"after {patience:g} s {missing}", hint=AGAIN)
         await clock.sleep(pause)
         pause = min(pause * _GROWTH, _LONGEST)
 
