@@ -49,7 +49,7 @@ WORKERS = $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))
 GOGC ?= 400
 
 test: $(READY) ## Run all tests that need nothing but Python
-	@$(BIN)/pytest -q -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
+	@$(BIN)/pytest -q -m "not real" -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 test-real: $(READY) ## Run the contract on real programs too: control plane, scheduler, JobSet, Kueue, kro (needs Go; builds are cached)
 	@SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
