@@ -70,7 +70,9 @@ def test_what_did_not_change_goes_on_as_it_was(tmp_path: Path) -> None:
                 before = gate.program.application.state.servers[0]
                 assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
                 write(file, {"models": [{**model(one.url), "rate": rate}, model(one.url, "n")]})
+                write(file, {"models": [{**model(one.url), "rate": rate}, model(one.url, "n")], "caps": {"body": "1Ki"}})
                 await gate.program.reload()
+                assert (await gate.ask("POST", "/v1/chat/completions", b"x" * 1025)).status == 413
                 assert gate.program.application.state.models["m"].group.servers[0] is before
                 assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
                 assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 429
@@ -153,6 +155,8 @@ def test_tls_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
     async def trusting(certificate: bytes, port: int) -> int:
         context = ssl.create_default_context(cadata=certificate.decode())
         async with await Client.open(port, ssl=context, server_hostname="localhost") as client:
+            client.send("POST", "/v1/chat/completions", chat("word " * 60_000, max_tokens=1))
+            assert (await client.get()).json["usage"]["prompt_tokens"] > 59_000
             client.send("POST", "/v1/chat/completions", chat(stream=True))
             return (await client.get()).status
 

@@ -94,4 +94,5 @@ def passed_back(headers: list[tuple[bytes, bytes]], call: Call) -> list[tuple[by
     """The headers of an answer that go to the client."""
     found = [pair for pair in headers if pair[0] not in _NOT_BACK]
     found.append((b"x-request-id", call.id))
+    found += call.caller.quota.told
     return found

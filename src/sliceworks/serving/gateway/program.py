@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +149,7 @@ class Program:
         before, self.application.state = self.application.state, state
         for server in set(before.servers) - set(state.servers):
             server.close()
+        self.server.limits = replace(self.server.limits, body=state.spec.caps.body)
         self.checks.follow()
         self._discover()
         self.application.measures.reloads.add("taken")

@@ -50,10 +50,6 @@ class Quota:
         self._tokens = Bucket(rate.tokens_per_minute) if rate.tokens_per_minute else None
         self.under_way = 0
 
-    @property
-    def counts_tokens(self) -> bool:
-        return self._tokens is not None
-
     def check(self, tokens: int) -> None:
         """Raises the Refusal that says what is used up and for how long."""
         if self.rate.concurrent is not None and self.under_way >= self.rate.concurrent:
@@ -77,7 +73,8 @@ class Quota:
         if self._tokens is not None and used is not None:
             self._tokens.take(used - tokens)
 
-    def lines(self) -> list[tuple[bytes, bytes]]:
+    @property
+    def told(self) -> list[tuple[bytes, bytes]]:
         """Headers that tell a client what is left."""
         found: list[tuple[bytes, bytes]] = []
         for name, bucket in ((b"requests", self._requests), (b"tokens", self._tokens)):

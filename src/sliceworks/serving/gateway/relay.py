@@ -202,6 +202,8 @@ class Relay:
     def _done(self, exchange: Exchange) -> None:
         self._under_way.pop(exchange, None)
         exchange.cancel()
+        # What passes pieces on knows the exchange, and it knows that: apart, both go at once.
+        exchange.sink = exchange.on_end = None
 
     @property
     def under_way(self) -> int:
