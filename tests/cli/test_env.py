@@ -93,6 +93,18 @@ def test_a_plan_before_there_is_a_cluster_tells_what_would_be_made(env: Shell) -
     assert ["cluster/queues", "+", "LocalQueue", "research/queue"] in env.rows()
 
 
+def test_a_plan_for_the_cloud_names_what_would_be_fetched(env: Shell) -> None:
+    assert env("plan", "-q") == 0, env.err
+    assert ["cluster/jobset", "+", "Release", "v0.12.0"] in env.rows()
+    assert ["cluster/kueue", "+", "Release", "v0.15.0"] in env.rows()
+
+
+def test_destroy_needs_no_graphs(env: Shell) -> None:
+    env.write("  selfService: {graphs: [gone.yaml]}\n")
+    assert env("plan", "--twin", "-q") == 1
+    assert env("destroy", "--twin", "-y", "-q") == 0, env.err
+
+
 def test_a_plan_asks_the_cluster_and_show_tells_what_drifted(env: Shell) -> None:
     assert env("apply", "--twin", "-q") == 0, env.err
     env.write("  teams: {serving: {}}\n")

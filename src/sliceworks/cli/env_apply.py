@@ -48,7 +48,7 @@ def apply(
     """
     environment = sound(file, tuple(name for name in skipped if name != _SECRETS))
     _need_files(environment, folder_of(file), lenient=twin or _SECRETS in skipped)
-    inside = inside_of(environment, file, twin=twin, manifests=manifests, patience=timeout, making=True)
+    inside = inside_of(environment, file, twin=twin, manifests=manifests, patience=timeout, graphs="sound")
     name = environment.metadata.name
     options.confirm(f"Apply {name} to {'the twin' if twin else f'project {environment.spec.project}'}?", yes or twin)
     rows, made, outcomes = _applied(inside)
@@ -128,7 +128,7 @@ def destroy(*, file: Path, twin: bool, abandon: bool, yes: bool, timeout: float)
     from sliceworks.infra.cluster import notes
 
     environment = read_environment(file)
-    inside = inside_of(environment, file, twin=twin, patience=timeout)
+    inside = inside_of(environment, file, twin=twin, patience=timeout, graphs="none")
     if not yes:
         _confirm_by_name(environment.metadata.name)
     rows: list[tuple[object, ...]] = []

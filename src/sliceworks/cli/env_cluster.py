@@ -73,7 +73,7 @@ class Inside:
             async with self._entered(outputs) as (client, inventory):
                 return await comparing.compare(client, await self._steps(client, inventory, outputs), inventory)
 
-        return self._run(main) if outputs.get("cluster") else comparing.fresh(self._first_steps())
+        return self._run(main) if outputs.get("cluster") else [*self._to_come(), *comparing.fresh(self._first_steps())]
 
     def listed(self, outputs: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What was put into the cluster: the step and the object."""
@@ -164,6 +164,15 @@ class Inside:
 
         given = compose.Given(queues=self._queues(), graphs=self.graphs, secrets=self._secrets())
         return compose.steps(self.site.environment, given)
+
+    def _to_come(self) -> list[Outcome]:
+        """What others publish and a new cluster would get; a twin has most of it."""
+        from sliceworks.infra.cluster.objects import Identity
+        from sliceworks.infra.cluster.outcomes import Outcome
+        from sliceworks.infra.cluster.releases import releases
+
+        found = releases(self.site.environment.spec)
+        return [] if self.twin else [Outcome(each.name, Identity("", "Release", "", each.version), "create") for each in found]
 
     def _queues(self) -> list[Object]:
         from sliceworks.training.queues import manifests

@@ -36,7 +36,7 @@ def plan(*, file: Path, skipped: tuple[str, ...], twin: bool, manifests: Path | 
 
     Where the cluster is there already, it is asked itself what applying would change.
     """
-    inside = inside_of(sound(file, skipped), file, twin=twin, manifests=manifests, making=True)
+    inside = inside_of(sound(file, skipped), file, twin=twin, manifests=manifests, graphs="sound")
     environment = inside.site.environment
     found: list[tuple[Stage, list[Change]]] = []
     with progress.working(f"Planning {environment.metadata.name}") as step:

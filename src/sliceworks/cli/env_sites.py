@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import click
 
@@ -167,14 +167,14 @@ def inside_of(
     twin: bool,
     manifests: Path | None = None,
     patience: float = 600.0,
-    making: bool = False,
+    graphs: Literal["sound", "read", "none"] = "read",
 ) -> Inside:
-    """Where it is made, with the inside of its cluster. Where something is to be made, the graphs must be sound."""
+    """Where it is made, with the inside of its cluster. Who makes something wants sound graphs; who removes all wants none."""
     from sliceworks.cli.env_cluster import Inside
 
-    graphs = graphs_of(environment, file, sound=making)
-    site = site_of(with_roles(environment, graphs), twin=twin)
-    return Inside(site, folder_of(file), graphs, twin, manifests, patience)
+    found = () if graphs == "none" else graphs_of(environment, file, sound=graphs == "sound")
+    site = site_of(with_roles(environment, found), twin=twin)
+    return Inside(site, folder_of(file), found, twin, manifests, patience)
 
 
 def site_of(environment: Environment, *, twin: bool) -> Site:
