@@ -87,7 +87,7 @@ def echo(*, host: str, port: int, models: tuple[str, ...], **given: float) -> No
     import signal
     from typing import Any, cast
 
-    from sliceworks.base import clock
+    from sliceworks.base import clock, collector
     from sliceworks.serving.gateway.echo import server
     from sliceworks.serving.gateway.echo.engine import Settings
 
@@ -97,7 +97,8 @@ def echo(*, host: str, port: int, models: tuple[str, ...], **given: float) -> No
         progress.say(f"Serving {', '.join(models)} at http://{host}:{bound}")
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, ending.set)
-        await ending.wait()
+        with collector.rested():
+            await ending.wait()
         await running.stop()
 
     clock.run(main())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import clock
+from sliceworks.base import clock, collector
 from sliceworks.base.errors import SliceworksError
 from sliceworks.serving.gateway.admin import Admin
 from sliceworks.serving.gateway.app import Application
@@ -190,7 +190,8 @@ async def run(program: Program, told: Callable[[Ports], None], *, notice: float 
     loop.add_signal_handler(signal.SIGHUP, lambda: _spawn(program))
     try:
         told(await program.start())
-        await ending.wait()
+        with collector.rested():
+            await ending.wait()
         program.application.draining = True
         log.info("ending: %d requests are under way", program.application.relay.under_way)
         await clock.sleep(notice)
