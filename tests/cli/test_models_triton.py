@@ -13,6 +13,7 @@ import orjson
 import pytest
 from tests.real import triton
 from tests.real.build import cache_folder
+from tests.support.clusters import real_wanted
 from tests.support.model_twins import model_twin
 
 from sliceworks.base import clock, yamls
@@ -21,7 +22,10 @@ from sliceworks.cli import main
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(sys.platform != "linux", reason="Triton runs on Linux")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not real_wanted() or sys.platform != "linux", reason="needs a real Triton, on Linux: SLICEWORKS_REAL=1"),
+]
 COLOUR = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
