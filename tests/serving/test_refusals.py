@@ -80,6 +80,7 @@ def refused(tmp_path: Path, text: str, name: str = "served") -> str:
         (sax("v5litepod-4") + "  autoscaling: {max: 2}\n", ("model.yaml:13", "Sax has no gauge to scale by")),
         (TRITON + "  gatway: {image: 'g:1'}\n", ("model.yaml:7", "unknown field spec.gatway; did you mean gateway?")),
         (TRITON + "  route: {via: istio, hosts: [a], exposure: public}\n", ("whoever finds the address could call it", "keys")),
+        (TRITON + "  route: {via: istio, hosts: [a]}\n", ("Istio's usual gateway may be open to the world", "route.selector")),
         (
             TRITON + "  gateway: {image: 'g:1', keys: [{name: me, secret: {secret: s}}]}\n"
             "  route: {via: gateway-api, hosts: [a], exposure: public}\n",

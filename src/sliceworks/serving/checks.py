@@ -133,7 +133,11 @@ def _routes(spec: ModelServiceSpec) -> Iterator[Finding]:
         return
     if spec.gateway is None and spec.engine != "triton":
         yield Finding(path, f"{spec.engine} has no keys of its own", "a route to it needs a gateway")
-    if route.exposure == "public" and not (spec.gateway and spec.gateway.keys):
+    keys = bool(spec.gateway and spec.gateway.keys)
+    if route.via == "istio" and route.exposure == "internal" and not keys and "selector" not in route.model_fields_set:
+        remedy = "give the gateway keys, or name an internal one with route.selector"
+        yield Finding((*path, "via"), "Istio's usual gateway may be open to the world, and nobody would be asked for a key", remedy)
+    if route.exposure == "public" and not keys:
         yield Finding((*path, "exposure"), "whoever finds the address could call it", "give the gateway keys, or make it internal")
     if route.exposure == "public" and not route.tls:
         yield Finding((*path, "exposure"), "keys would travel in the clear", "give route.tls, the Secret with the certificate")
