@@ -31,20 +31,20 @@ COVERED = 0.8
 class Sizes:
     """How much is measured."""
 
-    months: int = 2
-    moments: int = 24
+    months: int = 3
+    moments: int = 40
     runs: int = 40
     queued: int = 2_000
     forward: int | None = None
     """How often the large one is run forward; as often as the command does it, unless said."""
 
 
-QUICK = Sizes(months=1, moments=12, runs=20)
-TINY = Sizes(months=1, moments=1, runs=3, queued=50, forward=2)
+QUICK = Sizes(months=1, moments=30, runs=20)
+TINY = Sizes(months=1, moments=2, runs=3, queued=50, forward=2)
 
 
 def backtest(sizes: Sizes) -> list[Measure]:
-    """Forecasts at many moments of some months."""
+    """Forecasts at moments of some months."""
     from bench.measure.backtest import held_against, summary
 
     found = held_against(sizes.months, sizes.moments, sizes.runs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bench.measure.months import CHIPS, DAY, Planned, month, planned, state
 
 from sliceworks.base import duration
-from sliceworks.rehearsal.forecast.jobs import QUEUED, RUNNING, Job
+from sliceworks.rehearsal.forecast.jobs import RUNNING, Job
 from sliceworks.rehearsal.forecast.outlook import Outlook
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FIRST, _LAST = 8, 27
 """Days of the month between which forecasts are made: before, there is no history, and after, no end."""
-_LATE = 20
+_LATE, _WAITED = 20, 300.0
 _ASSUMED = 2 * 3600.0
 """What is taken for the run time of the first jobs of a project, if they have no estimate."""
 
@@ -66,32 +66,24 @@ class Backtest:
 
 
 def held_against(months: int, moments: int, runs: int, *, coming: bool = True) -> Backtest:
-    """Make forecasts at moments spread over some months, for all jobs that wait then."""
+    """Make forecasts in some months, each for one of the jobs that had to wait, at a moment while it waits."""
     found = Backtest()
     for seed in range(months):
-        jobs = month(seed)
-        random = Random(seed)
-        for number in range(moments):
-            now = (_FIRST + (_LAST - _FIRST) * (number + random.random()) / moments) * DAY
-            found.cases += _cases(jobs, now, runs, coming)
+        jobs, random = month(seed), Random(seed)
+        waited = [job for job in jobs if _FIRST * DAY < job.came < _LAST * DAY and job.periods[0][0] - job.came > _WAITED]
+        for job in random.sample(waited, min(moments, len(waited))):
+            now = random.uniform(job.came, job.periods[0][0])
+            found.cases.append(_forecast(jobs, job, now, runs, coming=coming))
     return found
 
 
-def _cases(jobs: list[Planned], now: float, runs: int, coming: bool) -> list[Case]:
+def _forecast(jobs: list[Planned], real: Planned, now: float, runs: int, *, coming: bool) -> Case:
     outlook = Outlook(state(jobs, now), _ASSUMED, coming=coming)
-    waiting = [job for job in outlook.jobs.values() if job.state == QUEUED]
-    if not waiting:
-        return []
-    truth = {(job.team, job.name): job for job in jobs}
-    recent = _recent(jobs, now)
-    found = []
-    for each in outlook.forecast(waiting, runs=runs).expectations:
-        real = truth[each.job.key[0], each.job.name]
-        starts = next(period[0] for period in real.periods if period[0] > now) - now
-        if each.starts is None or each.ends is None:
-            raise RuntimeError(f"{each.job.name}: {each.verdict}, {each.reason}")
-        found.append(_case(each, starts, real.ended - now, _ahead(outlook, each.job), recent(each.job)))
-    return found
+    [job] = [job for job in outlook.jobs.values() if (job.key[0], job.name) == (real.team, real.name)]
+    [found] = outlook.forecast([job], runs=runs).expectations
+    if found.starts is None or found.ends is None:
+        raise RuntimeError(f"{job.name}: {found.verdict}, {found.reason}")
+    return _case(found, real.periods[0][0] - now, real.ended - now, _ahead(outlook, job), _recent(jobs, now)(job))
 
 
 def _case(each: Expectation, starts: float, ends: float, ahead: float, late: float) -> Case:

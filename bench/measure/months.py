@@ -28,7 +28,7 @@ HOUR, DAY = 3600.0, 86_400.0
 CHIPS, RESOURCE = 256, "google.com/tpu"
 _TEAMS, _PROJECTS = ("language", "vision", "speech", "science"), 6
 _PRIORITIES = {"low": 250, "medium": 500, "high": 750}
-_SIZES = (4, 8, 16, 16, 32, 32, 64, 128)
+_SIZES = (4, 8, 16, 16, 32, 32, 64, 64)
 _KEPT = 7 * DAY
 """How long a job is kept after it has ended."""
 
