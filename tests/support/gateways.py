@@ -140,14 +140,18 @@ class Upstream:
         """End at once, lines and all."""
         await self.server.stop(0)
 
+    async def revive(self) -> None:
+        """Come back at the same address, knowing nothing."""
+        self.server, _ = await echo_server.start(self.engine.settings, port=self.port)
+
 
 @asynccontextmanager
 async def upstream(port: int = 0, **settings: Any) -> AsyncIterator[Upstream]:
-    server, bound = await echo_server.start(Settings(**{"models": ("m",), **settings}), port=port)
+    found = Upstream(*await echo_server.start(Settings(**{"models": ("m",), **settings}), port=port))
     try:
-        yield Upstream(server, bound)
+        yield found
     finally:
-        await server.stop(0)
+        await found.kill()
 
 
 @asynccontextmanager

@@ -238,6 +238,7 @@ def test_servers_that_die_at_random_cost_nobody_an_answer(soak_seconds: float) -
                 ending = asyncio.get_running_loop().time() + soak_seconds
                 killer = asyncio.ensure_future(_kill(servers, chance))
                 done = await asyncio.gather(*(_keep_asking(gate, number, ending) for number in range(16)))
+                assert not killer.done()
                 killer.cancel()
                 answered, cut = (sum(each[place] for each in done) for place in range(2))
                 assert answered > 50 * soak_seconds
@@ -248,11 +249,17 @@ def test_servers_that_die_at_random_cost_nobody_an_answer(soak_seconds: float) -
 
 
 async def _kill(servers: list[Upstream], chance: random.Random) -> None:
-    """Drop every line of a server now and then; new ones are taken at once, as by a process that was restarted."""
+    """Kill one server after the other, and let each come back a little later; now and then drop lines alone."""
     while True:
         await asyncio.sleep(chance.uniform(0.005, 0.03))
-        for connection in list(chance.choice(servers).server.connections):
-            connection.end()
+        victim = chance.choice(servers)
+        if chance.random() < 0.5:
+            for connection in list(victim.server.connections):
+                connection.end()
+            continue
+        await victim.kill()
+        await asyncio.sleep(chance.uniform(0.0, 0.05))
+        await victim.revive()
 
 
 async def _keep_asking(gate: Running, number: int, ending: float) -> tuple[int, int]:

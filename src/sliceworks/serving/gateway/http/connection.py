@@ -269,8 +269,6 @@ class Connection(asyncio.BufferedProtocol):
         while not self._closing and self._loop.time() < min(self._last_data + self._limits.quiet, until):
             await asyncio.sleep(self._limits.quiet / 4)
 
-    # The end.
-
     def finish(self) -> asyncio.Task[None] | None:
         """Take no more requests; returns the task that still answers one."""
         self.finishing = self._deaf = True
