@@ -202,16 +202,23 @@ def test_story_without_a_death() -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_death_at_every_call(part: int) -> None:
-    """What the server has after a write is what it has before the next call: with a death after each, no state is left out.
+def test_death_after_every_write(part: int) -> None:
+    """What the server has after a write is what it has before the next call: with a death after each, no state is left out."""
+    _die_at(part, before=False)
 
-    The long run dies before every call, too, reads included.
-    """
+
+@pytest.mark.real
+@pytest.mark.skipif(not real_wanted(), reason="the long run: SLICEWORKS_REAL=1")
+@pytest.mark.parametrize("part", range(4))
+def test_death_before_every_call(part: int) -> None:
+    """Reads included."""
+    _die_at(part, before=True)
+
+
+def _die_at(part: int, *, before: bool) -> None:
     expected, births, calls = play(None)
-    fatal = [(number, False) for number, (method, _) in enumerate(calls) if method in WRITES]
-    if real_wanted():
-        fatal += [(number, True) for number in range(len(calls))]
-    for number, before in fatal[part::4]:
+    fatal = [number for number, (method, _) in enumerate(calls) if before or method in WRITES]
+    for number in fatal[part::4]:
         seen, born, _ = play(number, before=before)
         where = f"killed {'before' if before else 'after'} call {number}: {' '.join(calls[number])}"
         assert seen == expected, where
