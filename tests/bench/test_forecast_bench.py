@@ -27,7 +27,7 @@ def test_it_runs_and_ends_with_json() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
     found = orjson.loads(done.stdout.splitlines()[-1])
     assert list(found) == ["start", "covered", "size"]
-    assert all(each["ratio"] > 0 for each in found.values())
+    assert all(each["ratio"] is not None for each in found.values())
     assert "within the 90 % range" in done.stderr
 
 
