@@ -6,15 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+from tests.support.proxies import Wire
 from tests.support.sites import STAGE, Twin, apply_base, began, twin_at
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.infra.journal import FILE
+from sliceworks.infra.targets import TwinTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,6 +145,31 @@ def test_after_ctrl_c_the_next_apply_goes_on(twin: Twin, tmp_path: Path) -> None
     assert twin.there("stopped") == whole("stopped")
     remove(site)
     assert twin.there("stopped") == []
+
+
+def test_a_connection_that_is_lost_for_a_while(twin: Twin, tmp_path: Path) -> None:
+    site = twin.site(twin.document(tmp_path, "cut"))
+    wire = Wire(twin.address)
+    journal = site.workspace.stage(STAGE) / FILE
+    told: list[SliceworksError] = []
+    cut_off = replace(site, target=TwinTarget(address=wire.address, token=twin.token))
+    worker = threading.Thread(target=lambda: told.append(failure(cut_off)))
+    twin.inject(tmp_path, "fault: SlowAnswers, seconds: 60, match: {service: compute}, count: 3")
+    worker.start()
+    for _ in range(3000):
+        if journal.exists() and len(journal.read_bytes().splitlines()) >= 2:
+            break
+        time.sleep(0.01)
+    wire.cut()
+    time.sleep(1)
+    wire.mend()
+    worker.join(200)
+    wire.cut()
+    assert "the connection was lost" in told[0].hint
+    apply_base(site)
+    assert twin.there("cut") == whole("cut")
+    remove(site)
+    assert twin.there("cut") == []
 
 
 def test_a_lock_of_somebody_else_is_named_and_freed_by_hand(twin: Twin, tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import SliceworksError, UsageError
+from sliceworks.infra import troubles
 from sliceworks.infra.adopting import adopt
 from sliceworks.infra.journal import Journal
 from sliceworks.infra.names import Names
 from sliceworks.infra.stages import stages
 from sliceworks.infra.states import bring_down, in_bucket, open_state
-from sliceworks.infra.terraform import StateLocked, Terraform
+from sliceworks.infra.terraform import StateLocked, Terraform, TerraformFailed
 from sliceworks.infra.turns import taken
 
 if TYPE_CHECKING:
@@ -181,8 +182,9 @@ class Site:
 
             try:
                 return whole()
-            except StateLocked as error:
-                lock = turn.own_lock(error.told)
+            except TerraformFailed as error:
+                turn.stays_locked = troubles.stays_locked(error.told)
+                lock = turn.own_lock(error.told) if isinstance(error, StateLocked) else ""
                 if not lock:
                     raise
                 report("a run that was killed had locked the state: it is freed")

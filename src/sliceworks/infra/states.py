@@ -29,6 +29,7 @@ _BACKEND = "backend.tf.json"
 
 def open_state(terraform: Terraform, backend: Object, *, may_be_missing: bool) -> None:
     """Get a stage ready to work with its state. Without a bucket that is here, if it may."""
+    _renamed(terraform.folder)
     write_backend(terraform.folder, backend)
     try:
         terraform.init()
@@ -39,6 +40,13 @@ def open_state(terraform: Terraform, backend: Object, *, may_be_missing: bool) -
         terraform.init()
     else:
         _up(terraform)
+
+
+def _renamed(folder: Path) -> None:
+    """A state that an earlier version of ours has left here under Terraform's own name."""
+    old = folder / "terraform.tfstate"
+    if holds_something(old) and not (folder / LOCAL).exists():
+        old.replace(folder / LOCAL)
 
 
 def bring_down(terraform: Terraform) -> None:

@@ -27,13 +27,13 @@ _PLAN = "doubts.tfplan"
 
 
 class TerraformFailed(SliceworksError):
-    """Terraform ended with an error: its own words, and where in the stage they point to."""
+    """Terraform ended with an error: its own words, and where in the stage they point to. `told` is all that it says."""
+
+    told = ""
 
 
 class StateLocked(TerraformFailed):
-    """Somebody else's lock is in the way. `told` is all that Terraform says of it."""
-
-    told = ""
+    """Somebody else's lock is in the way."""
 
 
 class NoBucket(TerraformFailed):
@@ -201,11 +201,10 @@ class Terraform:
         whole = " ".join(problems) or text
         said = f"{self.stage}: {troubles.told(list(problems)) or _first_error(text)}"
         hint = troubles.remedy(whole, self.stage)
-        if troubles.is_locked(whole):
-            locked = StateLocked(said, hint=hint)
-            locked.told = whole
-            return locked
-        return (NoBucket if troubles.has_no_bucket(text) else TerraformFailed)(said, hint=hint)
+        cls = StateLocked if troubles.is_locked(whole) else NoBucket if troubles.has_no_bucket(text) else TerraformFailed
+        error = cls(said, hint=hint)
+        error.told = whole
+        return error
 
 
 def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None] | None, journal: Journal | None) -> None:

@@ -41,7 +41,12 @@ def told(problems: list[str]) -> str:
 
 def is_locked(said: str) -> bool:
     """Whether somebody else's lock is in the way."""
-    return "state lock" in said or "Lock Info" in said
+    return "Error acquiring the state lock" in said or "Lock Info" in said
+
+
+def stays_locked(said: str) -> bool:
+    """Whether a run could not give back its own lock."""
+    return "releasing the state lock" in said
 
 
 def has_no_bucket(said: str) -> bool:

@@ -32,6 +32,8 @@ class Turn:
 
     def __init__(self, handle: int, killed_since: str) -> None:
         self.handle = handle
+        self.stays_locked = False
+        """Whether the state is still locked by this turn at its end."""
         self._killed_since = killed_since
 
     def own_lock(self, said: str) -> str:
@@ -45,7 +47,7 @@ class Turn:
 
 @contextmanager
 def taken(folder: Path, stage: str) -> Iterator[Turn]:
-    """Take the turn on a stage; at the end it is given back with a clean note."""
+    """Take the turn on a stage; at the end it is given back with a clean note, unless a lock is left."""
     with (folder / FILE).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,11 +57,13 @@ def taken(folder: Path, stage: str) -> Iterator[Turn]:
             ) from error
         file.seek(0)
         before = file.read().strip()
-        _note(file, before or clock.rfc3339_micro(clock.now()))
+        since = before or clock.rfc3339_micro(clock.now())
+        _note(file, since)
+        turn = Turn(file.fileno(), before)
         try:
-            yield Turn(file.fileno(), before)
+            yield turn
         finally:
-            _note(file, "")
+            _note(file, since if turn.stays_locked else "")
 
 
 def _note(file: IO[str], text: str) -> None:
