@@ -113,6 +113,16 @@ def test_tokens_are_limited_by_what_was_really_used() -> None:
     clock.run(main())
 
 
+def test_tensors_are_no_tokens() -> None:
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url, keys=[key("a", "ka", rate={"tokensPerMinute": 10})])) as gate:
+            tensor = {"name": "INPUT", "datatype": "FP32", "shape": [500], "data": [0.0] * 500}
+            for _ in range(3):
+                assert (await gate.ask("POST", "/v2/models/m/infer", {"inputs": [tensor]}, key="ka")).status == 200
+
+    clock.run(main())
+
+
 def test_requests_at_once_are_limited() -> None:
     async def main() -> None:
         async with upstream(ttft=0.2) as echo, gateway(document(echo.url, keys=[key("a", "ka", rate={"concurrent": 1})])) as gate:

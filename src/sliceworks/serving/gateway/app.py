@@ -117,7 +117,7 @@ class Application:
         began = asyncio.get_running_loop().time()
         call.id = self._id(call.request)
         quotas = (call.caller.quota, call.served.quota)
-        call.guess = usage.guess(call.body)
+        call.guess = usage.guess(call.body) if call.counted else 0
         span = self._tracer.begin(call) if self._tracer is not None else None
         try:
             for quota in quotas:

@@ -48,6 +48,8 @@ class Call:
     id: bytes = b""
     strict: bool = True
     """Whether an answer must be JSON or events."""
+    counted: bool = True
+    """Whether it is text, of which tokens are counted."""
     spent: float = 0.0
     """Seconds that the gateway itself took."""
     told: tuple[int, int] | None = None

@@ -82,7 +82,7 @@ class Inference:
             raise Refusal(400, "wrong_protocol", f"the model {served.name!r} does not speak the Open Inference Protocol")
         call = InferenceCall(request, reply, caller, served, rest.removeprefix("/") or "metadata", request.path, request.body)
         call.rest = (match["version"] or "") + rest
-        call.strict = rest in {"/generate", "/generate_stream"}
+        call.strict = call.counted = rest in {"/generate", "/generate_stream"}
         await self._application.carry(call)
 
 

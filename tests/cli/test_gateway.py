@@ -1,0 +1,62 @@
+"""The commands of the gateway: a key, a check of a document, and the echo model as a program."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from sliceworks.cli.main import run
+
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_key_and_its_digest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["gateway", "key"]) == 0
+    printed = capsys.readouterr().out
+    key, digest = re.findall(r": +(\S+)", printed)
+    assert key.startswith("sw-")
+    assert hashlib.sha256(key.encode()).hexdigest() == digest
+
+
+def test_a_document_is_checked_and_nothing_is_served(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    document = "examples/gateways/two-models.yaml"
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("ADMIN_KEY", "x")
+    assert run(["gateway", "run", "--check", "-f", document]) == 0
+    assert capsys.readouterr().err == f"{document} is good: 2 models, 2 backends, 2 keys\n"
+    monkeypatch.delenv("ADMIN_KEY")
+    assert run(["gateway", "run", "--check", "-f", document]) == 1
+    assert capsys.readouterr().err == "error: the variable ADMIN_KEY: the secret is empty\n"
+
+
+def test_a_port_that_is_taken_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(["gateway", "echo", "--port", str(port)]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "in use" in told
+
+
+def test_the_echo_model_is_a_program() -> None:
+    command = [sys.executable, "-m", "sliceworks", "gateway", "echo", "--port", "0", "--model", "m"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        url = process.stderr.readline().strip().rpartition(" ")[2]
+        body = orjson.dumps({"model": "m", "prompt": "hello"})
+        with urllib.request.urlopen(f"{url}/v1/completions", body, timeout=10) as answer:
+            assert orjson.loads(answer.read())["choices"][0]["text"] == "hello"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
