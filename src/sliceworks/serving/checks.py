@@ -92,10 +92,11 @@ def _models(spec: ModelServiceSpec, asked: Machines) -> Iterator[Finding]:
         path: Path = (
             ("spec", spec.engine, "models", number) if spec.engine in ("saxml", "triton") else ("spec", spec.engine, "model")
         )
-        known = sizes.sax_class(getattr(model, "model_class", "")) if spec.saxml else None
+        kind = getattr(model, "model_class", "")
+        known = sizes.sax_class(kind)
         needs = sizes.weights(spec, model)
         if known and known.chips and known.chips != asked.shape.chips:
-            problem = f"class {model.model_class} is laid out for {known.chips} chips, {shape} has {asked.shape.chips}"  # type: ignore[attr-defined]
+            problem = f"class {kind} is laid out for {known.chips} chips, {shape} has {asked.shape.chips}"
             yield Finding((*path, "class"), problem, _fitting(known.chips, asked))
         elif needs is not None and needs > has:
             problem = f"the weights of {model.name} take about {needs:.0f} GiB, {shape} has {has} GiB"

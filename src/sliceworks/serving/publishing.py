@@ -87,7 +87,7 @@ async def tell_triton(client: Client, record: Record, verb: str, model: str) -> 
 async def _roll(client: Client, record: Record) -> None:
     """Servers are replaced one at a time, and read their model anew."""
     for each in record.objects:
-        if each.kind == "Deployment" and not each.name.endswith("-shell") and _is_server(record, each.name):
+        if each.kind == "Deployment" and _is_server(record, each.name):
             note = {"spec": {"template": {"metadata": {"annotations": {_RESTARTED: clock.timestamp()}}}}}
             await client.patch(DEPLOYMENT, each.name, note, record.namespace)
 

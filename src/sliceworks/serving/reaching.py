@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import parse_qsl
 
 import aiohttp
 import orjson
@@ -71,8 +72,7 @@ class Proxied:
 
     async def pieces(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
         where, _, query = path.partition("?")
-        pairs = tuple(tuple(each.split("=", 1)) for each in query.split("&")) if query else ()
-        request = Request(method, f"{self.path}{where}", pairs, dict(headers), body)  # type: ignore[arg-type]
+        request = Request(method, f"{self.path}{where}", tuple(parse_qsl(query)), dict(headers), body)
         response: Response = await self.client.transport.send(request, stream=True)
         if response.status >= 400:
             if b'"kind":"Status"' in response.body.replace(b" ", b""):
