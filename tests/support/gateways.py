@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.echo.engine import Engine
     from sliceworks.serving.gateway.http.server import Server
 
-LIMITS = Limits(request=0.5, upload=2.0, idle=2.0, stalled=1.0, quiet=0.02, sweep=0.05)
+LIMITS = Limits(request=1.0, upload=3.0, idle=3.0, stalled=1.0, quiet=0.02, sweep=0.05)
 
 
 @dataclass
@@ -183,7 +183,7 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 def document(*urls: str, kind: str = "echo", **more: Any) -> GatewaySpec:
     """A gateway with one model on these servers; whoever asks is served, unless there are keys."""
     models = [{"name": "m", "backends": [{"kind": kind, "url": url} for url in urls]}]
-    times = {"connect": "500ms", "firstToken": "2s", "idle": "2s", "total": "5s"}
+    times = {"connect": "1s", "firstToken": "5s", "idle": "5s", "total": "20s"}
     data = {"listen": {"port": 0}, "models": models, "timeouts": times, "anonymous": "keys" not in more, "drain": "500ms", **more}
     return GatewaySpec.model_validate(data)
 

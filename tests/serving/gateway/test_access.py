@@ -91,7 +91,7 @@ def test_requests_are_limited_and_told_when_to_come_back() -> None:
                 assert [each.status for each in got] == [200, 200, 200, 429]
                 assert [each.headers.get("x-ratelimit-remaining-requests") for each in got] == ["2", "1", "0", None]
                 assert got[3].json["error"]["code"] == "rate_limit_exceeded"
-                assert 18 <= int(got[3].headers["retry-after"]) <= 20
+                assert 5 <= int(got[3].headers["retry-after"]) <= 20
                 assert (await gate.ask("POST", "/v1/chat/completions", chat(), key="kb")).status == 200
                 assert gate.idle()
 
