@@ -203,7 +203,7 @@ def test_a_client_that_does_not_read_is_sent_away() -> None:
                 client.writer.transport.pause_reading()  # type: ignore[attr-defined]
                 client.send("POST", "/v1/chat/completions", chat("word" * 20, stream=True))
                 await until(lambda: echo.engine.received == 1)
-                await until(lambda: not gate.program.server.connections, 10)
+                await until(lambda: not gate.program.server.connections, 40)
             await until(gate.idle)
 
     clock.run(main())
