@@ -123,6 +123,7 @@ def broken(change: Any) -> bytes:
             "objects.ClusterQueue[0] is not a whole ClusterQueue",
         ),
         (broken(lambda body: body["objects"]["WorkloadPriorityClass"][0].pop("value")), "is not a whole WorkloadPriorityClass"),
+        (broken(lambda body: body["objects"]["Workload"][0]["spec"].update(priority="high")), "is not a whole Workload"),
         (broken(lambda body: body["objects"]["LocalQueue"][0].pop("spec")), "is not a whole LocalQueue"),
     ],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -139,5 +140,5 @@ _READ: dict[str, Callable[[Object], object]] = {
     "ClusterQueue": lambda obj: (reading.cluster_queue(obj), obj["spec"]),
     "LocalQueue": lambda obj: (obj["metadata"]["namespace"], obj["spec"]["clusterQueue"]),
     "WorkloadPriorityClass": lambda obj: int(obj["value"]),
-    "Workload": lambda obj: (job_of(obj, _ANY_TIME), past_of(obj, _ANY_TIME)),
+    "Workload": lambda obj: (job_of(obj, _ANY_TIME), past_of(obj, _ANY_TIME), index(obj["spec"].get("priority") or 0)),
 }
