@@ -132,6 +132,7 @@ class Pass:
         live = view.get(wanted["metadata"]["name"], wanted["metadata"].get("namespace", ""))
         if live is not None and live.deleting and ownership.is_ours(live, self._applier.set_id):
             self._pinned.append((view, live))
+            self.kept.add(live.uid)  # how it ended is noted before anything else is done to it
         keep = node.lifecycle.on_complete == "keep"
         if keep and (done := self._recall(wanted, live)) is not None:
             wanted = unpinned(wanted)
