@@ -103,13 +103,13 @@ def test_destroy_finds_what_nobody_knows_of(twin: Twin, tmp_path: Path) -> None:
     assert twin.there("orphans") == []
 
 
-def begun(twin: Twin, file: Path, site: Site, things: int) -> subprocess.Popen[str]:
+def begun(twin: Twin, file: Path, site: Site, things: int, stage: str = STAGE) -> subprocess.Popen[str]:
     """An apply in processes of its own, which has begun to make so many things."""
     command = [sys.executable, "-m", "sliceworks", "env", "apply", "--twin", "-f", str(file)]
     environment = {**os.environ, "SLICEWORKS_HOME": str(twin.home)}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    journal = site.workspace.stage(STAGE) / FILE
-    for _ in range(3000):
+    journal = site.workspace.stage(stage) / FILE
+    for _ in range(6000):
         if journal.exists() and len(journal.read_bytes().splitlines()) >= things:
             return process
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -130,6 +130,25 @@ def test_killed_at_any_moment_the_next_apply_goes_on(twin: Twin, tmp_path: Path)
     assert is_finished(site)
     remove(site)
     assert twin.there("killed") == []
+
+
+CLUSTER = "  pools: {cpu: {cpu: {nodes: 1}}}\n"
+
+
+def test_a_cluster_that_was_being_made_is_taken_over_without_its_first_pool(twin: Twin, tmp_path: Path) -> None:
+    file = twin.document(tmp_path, "half")
+    file.write_text(file.read_text() + CLUSTER)
+    site = twin.site(file)
+    process = begun(twin, file, site, 1, "2-cluster")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    for _ in site.apply(began):
+        pass
+    pools = twin.ask("GET", "/container/v1/projects/my-project/locations/us-central2/clusters/half-cluster/nodePools")
+    assert [pool["name"] for pool in pools["nodePools"]] == ["cpu"]
+    assert all(change.action in ("noop", "read") for _, changes in site.plan() for change in changes)
+    remove(site)
+    assert twin.there("half") == []
 
 
 def test_after_ctrl_c_the_next_apply_goes_on(twin: Twin, tmp_path: Path) -> None:
@@ -177,7 +196,6 @@ def test_a_lock_of_somebody_else_is_named_and_freed_by_hand(twin: Twin, tmp_path
     site = twin.site(file)
     info = {"ID": "1700", "Operation": "OperationTypeApply", "Who": "ann@laptop", "Version": "1.11.4"}
     lock = f"locked/terraform/{STAGE}/default.tflock"
-    site.target.expect_bucket("locked-automation", "my-project", "us-central2")
     twin.upload("locked-automation", lock, orjson.dumps({**info, "Created": "2026-11-14T10:00:00Z", "Path": "gs://locked"}))
     error = failure(site)
     assert "ann@laptop is at work on it since 2026-11-14 10:00:00" in error.hint

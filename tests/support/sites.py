@@ -86,7 +86,8 @@ class Twin:
         assert done.returncode == 0, done.stderr
 
     def document(self, folder: Path, name: str) -> Path:
-        """An environment whose bucket for the state others make."""
+        """An environment whose bucket for the state is there."""
+        self.ask("POST", "/storage/v1/b", {"name": f"{name}-automation", "location": "us-central2"}, {"project": "my-project"})
         file = folder / "environment.yaml"
         file.write_text(DOCUMENT.format(name=name))
         return file

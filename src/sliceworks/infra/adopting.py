@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sliceworks.infra.finding import Finder
     from sliceworks.infra.terraform import Terraform
 
 Object = dict[str, Any]
@@ -49,14 +50,8 @@ def import_id(kind: str, planned: Object) -> str:
     return template.format_map({name: str(part).rpartition("/")[2] for name, part in parts.items()})
 
 
-def _nowhere(_: str, __: Object) -> str:
-    return ""
-
-
-def adopt(
-    terraform: Terraform, in_doubt: list[str], report: Callable[[str], None], look_up: Callable[[str, Object], str] = _nowhere
-) -> list[str]:
-    """Take over what is in doubt and is there; returns the addresses of what was. `look_up` finds what the cloud has named."""
+def adopt(terraform: Terraform, in_doubt: list[str], report: Callable[[str], None], finder: Finder) -> list[str]:
+    """Take over what is in doubt and is there; returns the addresses of what was."""
     known = set(terraform.resources())
     waiting = [address for address in in_doubt if address not in known]
     if not waiting:
@@ -65,7 +60,9 @@ def adopt(
     taken = []
     for address, each in planned.items():
         values = each["change"].get("after") or {}
-        found = import_id(each["type"], values) or look_up(each["type"], values)
+        found = import_id(each["type"], values) or finder.named_by_the_cloud(each["type"], values)
+        if found:
+            finder.wait_for(each["type"], values)
         if found and terraform.take_over(address, found):
             report(f"{address}: it is there already, and is taken over")
             taken.append(address)

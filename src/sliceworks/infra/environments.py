@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.infra import troubles
 from sliceworks.infra.adopting import adopt
+from sliceworks.infra.finding import Finder
 from sliceworks.infra.journal import Journal
 from sliceworks.infra.names import Names
 from sliceworks.infra.stages import stages
@@ -80,10 +81,7 @@ class Site:
     def unlock(self, name: str, lock: str) -> None:
         """Free the state of a stage that somebody who is gone has locked."""
         self.workspace.lay_out()
-        stage = next((each for each in self.stages() if each.name == name), None)
-        if stage is None:
-            raise UsageError(f"there is no stage {name}", hint=f"stages: {', '.join(each.name for each in self.stages())}")
-        self._free(stage, {each.name: each.expected for each in self.stages()}, lock)
+        self._free(self._named(name), {each.name: each.expected for each in self.stages()}, lock)
 
     def _free(self, stage: Stage, known: dict[str, Object], lock: str) -> None:
         """Terraform cannot free a state that was locked before it was first written: then the lock itself is removed."""
@@ -96,12 +94,18 @@ class Site:
     def adopt(self, name: str, address: str) -> bool:
         """Take over one thing that is there and not in the state of its stage; False where there is none."""
         terraform = self._terraform(*self._alone(name))
-        return bool(adopt(terraform, [address], lambda said: None, self.target.look_up))
+        return bool(adopt(terraform, [address], lambda said: None, Finder(self.target)))
+
+    def _named(self, name: str) -> Stage:
+        found = next((each for each in self.stages() if each.name == name), None)
+        if found is None:
+            raise UsageError(f"there is no stage {name}", hint=f"stages: {', '.join(each.name for each in self.stages())}")
+        return found
 
     def _alone(self, name: str) -> tuple[Stage, dict[str, Object]]:
         """A stage, and what those before it have made."""
         self.workspace.lay_out()
-        stage = next(each for each in self.stages() if each.name == name)
+        stage = self._named(name)
         known: dict[str, Object] = {}
         for earlier in self.stages():
             if earlier.name in stage.takes.values():
@@ -196,7 +200,7 @@ class Site:
         journal = Journal(terraform.folder)
         in_doubt = journal.in_doubt()
         if in_doubt:
-            adopt(terraform, in_doubt, report, self.target.look_up)
+            adopt(terraform, in_doubt, report, Finder(self.target))
             journal.keep([])
 
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import platform
 import sys
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from urllib.parse import quote
 
 import orjson
 
-from sliceworks.base.errors import CloudAlreadyExists
+from sliceworks.base.errors import CloudNotFound
 from sliceworks.cloud import Session, Token
 from sliceworks.cloud.connecting import credentials
 from sliceworks.infra.standin.schemas import google
@@ -83,20 +82,6 @@ class Target:
         """Where an older API is: its paths begin with its own name."""
         return self.session(service)
 
-    def look_up(self, kind: str, planned: Object) -> str:
-        """The name of a thing that the cloud itself has named, found by what people call it; empty where there is none."""
-        if kind != "google_vertex_ai_tensorboard":
-            return ""
-        place = f"projects/{planned['project']}/locations/{planned['region']}"
-
-        async def find() -> str:
-            async with self.session("aiplatform", f"{planned['region']}-aiplatform") as session:
-                found = await session.call("GET", f"/v1/{place}/tensorboards")
-            named = [each for each in found.get("tensorboards") or () if each.get("displayName") == planned["display_name"]]
-            return str(named[0]["name"]) if named else ""
-
-        return asyncio.run(find())
-
 
 @dataclass(frozen=True, slots=True)
 class TwinTarget(Target):
@@ -137,7 +122,9 @@ class TwinTarget(Target):
 
         async def make() -> None:
             async with self.root("storage") as session:
-                with suppress(CloudAlreadyExists):
+                try:
+                    await session.call("GET", f"/storage/v1/b/{bucket}")
+                except CloudNotFound:
                     await session.call("POST", "/storage/v1/b", {"name": bucket, "location": region}, {"project": project})
 
         asyncio.run(make())
