@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sliceworks.gateway")
 
-_SWEEP = 0.1
+_SWEEP = 0.25
 _LOOK = 1.0
 """How often files are looked at. A volume of Kubernetes changes by a link: nothing tells of it but a look."""
 

@@ -212,17 +212,21 @@ class Relay:
 
     def sweep(self, now: float) -> None:
         """End what takes too long."""
-        for exchange, call in list(self._under_way.items()):
-            times = call.served.timeouts
-            if now > exchange.began + times.total:
-                exchange.fail(Late(f"more than {times.total:g} s in all"))
-            elif exchange.connection is None or call.reply.connection.full:
-                continue
-            elif not exchange.size:
-                if now > exchange.began + times.first_token:
-                    exchange.fail(Late(f"nothing came within {times.first_token:g} s"))
-            elif now > exchange.last + times.idle:
-                exchange.fail(Late(f"nothing more came within {times.idle:g} s"))
+        late = [(exchange, what) for exchange, call in self._under_way.items() if (what := _late(exchange, call, now))]
+        for exchange, what in late:
+            exchange.fail(Late(what))
+
+
+def _late(exchange: Exchange, call: Call, now: float) -> str:
+    """What took too long, if something did. A client that does not read keeps its server waiting: that is its own fault."""
+    times = call.served.timeouts
+    if now > exchange.began + times.total:
+        return f"more than {times.total:g} s in all"
+    if exchange.connection is None or call.reply.connection.full:
+        return ""
+    if not exchange.size:
+        return f"nothing came within {times.first_token:g} s" if now > exchange.began + times.first_token else ""
+    return f"nothing more came within {times.idle:g} s" if now > exchange.last + times.idle else ""
 
 
 class Interrupted(Exception):
