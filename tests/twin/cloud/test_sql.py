@@ -1,0 +1,104 @@
+"""The small SQL of the twin's BigQuery: what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sliceworks.twin.cloud.plain import cells, protos
+from sliceworks.twin.cloud.plain.answers import answer
+from sliceworks.twin.cloud.plain.sql import Unsupported, parse
+
+COLUMNS = [{"name": "team", "type": "STRING"}, {"name": "n", "type": "INTEGER"}, {"name": "at", "type": "TIMESTAMP"}]
+ROWS: list[list[Any]] = [["a", 1, 10_000_000], ["a", 3, 20_000_000], ["b", None, 30_000_000], ["b", 3, None]]
+
+
+def ask(text: str, **given: Any) -> list[list[Any]]:
+    return answer(parse(text), COLUMNS, ROWS, given)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT COUNT(*) FROM `p.d.t`", [[4]]),
+        ("select count(n), sum(n), avg(n), min(n), max(n) from d.t;", [[3, 7, 7 / 3, 1, 3]]),
+        ("SELECT COUNT(DISTINCT n) FROM d.t -- a comment\n", [[2]]),
+        ("SELECT COUNT(*) FROM d.t WHERE n IS NULL", [[1]]),
+        ("SELECT n FROM d.t WHERE team = 'a' AND n >= 2", [[3]]),
+        ("SELECT team, COUNT(*) c FROM d.t GROUP BY team ORDER BY team DESC", [["b", 2], ["a", 2]]),
+        ("SELECT n FROM d.t ORDER BY n LIMIT 2", [[None], [1]]),
+        ("SELECT COUNT(*) FROM d.t WHERE at > TIMESTAMP '1970-01-01 00:00:15 UTC'", [[2]]),
+        ("SELECT SUM(n) FROM d.t WHERE team = 'nobody'", [[None]]),
+        ("SELECT team FROM d.t WHERE n = 3 LIMIT 1", [["a"]]),
+    ],
+)
+def test_what_is_answered(text: str, rows: list[list[Any]]) -> None:
+    assert ask(text) == rows
+
+
+def test_parameters_and_names_of_columns() -> None:
+    assert ask("SELECT n FROM d.t WHERE team = @team", team="b") == [[None], [3]]
+    fields, _ = answer(parse("SELECT team AS t, COUNT(*), MAX(at) FROM d.t GROUP BY team"), COLUMNS, ROWS, {})
+    assert [(each["name"], each["type"]) for each in fields] == [("t", "STRING"), ("f1_", "INTEGER"), ("f2_", "TIMESTAMP")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "SELECT",
+        "SELECT n",
+        "SELECT n FROM",
+        "SELECT n FROM d.t WHERE",
+        "SELECT n FROM d.t WHERE n = 1 OR n = 2",
+        "SELECT n FROM d.t WHERE n IN (1, 2)",
+        "SELECT n + 1 FROM d.t",
+        "SELECT n FROM d.t LIMIT -1",
+        "SELECT n FROM (SELECT 1)",
+        "SELECT SUM(team) FROM d.t",
+        "SELECT n FROM d.t WHERE n = 'many'",
+        "SELECT n FROM d.t WHERE team = @nobody",
+        "SELECT n FROM d.t ORDER BY team",
+        "SELECT n FROM d.t; DROP TABLE d.t",
+        "SELECT n FROM d.t WHERE team = 'open",
+    ],
+)
+def test_what_is_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        ask(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "kept"),
+    [
+        ("INTEGER", "12", 12),
+        ("INTEGER", 12.0, 12),
+        ("FLOAT", "1e3", 1000.0),
+        ("BOOL", "TRUE", True),
+        ("TIMESTAMP", "2026-01-01T00:00:00+01:00", 1_767_222_000_000_000),
+        ("TIMESTAMP", 1.5, 1_500_000),
+        ("DATE", "2026-02-28", "2026-02-28"),
+        ("JSON", {"a": 1}, '{"a":1}'),
+        ("STRING", 5, "5"),
+    ],
+)
+def test_values_are_taken_as_their_columns_have_them(kind: str, value: Any, kept: Any) -> None:
+    assert cells.taken({"name": "c", "type": kind}, value) == kept
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("INTEGER", "1.5"), ("INTEGER", 2**63), ("DATE", "2026-02-30"), ("BOOLEAN", "maybe"), ("JSON", "{"), ("STRING", [1])],
+)
+def test_values_that_do_not_fit_are_refused(kind: str, value: Any) -> None:
+    with pytest.raises(cells.Unfit):
+        cells.taken({"name": "c", "type": kind}, value)
+
+
+def test_binary_messages_are_unpacked_by_their_schema() -> None:
+    definition = (
+        'syntax = "proto3";\nmessage R { string name = 1; /* n */ int64 n = 2; optional double x = 3; repeated string tags = 4; }'
+    )
+    assert protos.unpacked(definition, "BINARY", b"\x0a\x01a\x10\x05") == {"name": "a", "n": "5"}
+    assert protos.unpacked(definition, "JSON", b'{"name": "", "tags": ["b"]}') == {"name": "", "tags": ["b"]}
