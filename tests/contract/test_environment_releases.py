@@ -14,6 +14,7 @@ from tests.support.clusters import real_wanted
 from tests.support.environments import silent, small
 
 from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError
 from sliceworks.base.yamls import load_all
 from sliceworks.infra.cluster import comparing, inventory, waiting
 from sliceworks.infra.cluster.applying import Applier
@@ -21,7 +22,7 @@ from sliceworks.infra.cluster.compose import steps
 from sliceworks.infra.cluster.pruning import is_gone
 from sliceworks.infra.cluster.releases import releases
 from sliceworks.infra.cluster.removing import Remover
-from sliceworks.infra.cluster.shelves import Files
+from sliceworks.infra.cluster.shelves import Files, OfTheTwin
 from sliceworks.infra.cluster.steps import Answers
 from sliceworks.kube import open_client
 from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT
@@ -47,13 +48,27 @@ def build(name: str, folder: Path) -> None:
 @pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1")
 def test_releases_are_installed_with_our_settings_and_removed(cluster: Cluster, tmp_path: Path) -> None:
     if cluster.name == "twin":
-        pytest.skip("a twin has both in it")
+        refused_by_a_twin(cluster)
+        return
     for name in ("jobset", "kueue"):
         build(name, tmp_path)
 
     async def main() -> None:
         async with open_client(cluster.kubeconfig) as client:
             await installed(client, tmp_path)
+
+    clock.run(main())
+
+
+def refused_by_a_twin(cluster: Cluster) -> None:
+    """A twin has both in it, or none: this one was started without workloads."""
+
+    async def main() -> None:
+        async with open_client(cluster.kubeconfig) as client:
+            for release in releases(small().spec):
+                assert await waiting.served(client, *release.sign) is None
+                with pytest.raises(SliceworksError, match="this twin has no"):
+                    OfTheTwin().objects(release, {})
 
     clock.run(main())
 
