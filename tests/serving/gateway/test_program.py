@@ -89,6 +89,7 @@ def test_what_did_not_change_goes_on_as_it_was(tmp_path: Path) -> None:
         ({"models": [model("ftp://x")]}, "a url is such as"),
         ({"models": [model("http://x")], "kyes": []}, "did you mean keys"),
         ({"models": [model("http://x")], "listen": {"port": 1}}, "with a new start only"),
+        ({"models": [{"name": "m", "backends": [{"kind": "openai", "url": "https://x", "authority": "/no/ca"}]}]}, "/no/ca"),
         (
             {"models": [{"name": "m", "backends": [{"kind": "openai", "url": "http://x", "credential": {"file": "/no/where"}}]}]},
             "/no/where",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 from dataclasses import dataclass, replace
@@ -120,8 +119,16 @@ class Program:
         while self.file is not None:
             await clock.sleep(_LOOK)
             if _stamps(self.file, self.application.state.spec) != self._seen:
-                with contextlib.suppress(SliceworksError):
-                    await self.reload()
+                await self.reload_quietly()
+
+    async def reload_quietly(self) -> None:
+        """Read the file again; what goes wrong is told to the log alone."""
+        try:
+            await self.reload()
+        except SliceworksError:
+            return  # It was said.
+        except Exception:
+            log.exception("the changed document could not be read, the old one goes on")
 
     async def reload(self) -> bool:
         """Read the file again and take it over; raises, says so and keeps the old one when it is wrong."""
@@ -205,11 +212,7 @@ _reloads: set[asyncio.Task[None]] = set()
 
 
 def _spawn(program: Program) -> None:
-    async def reload() -> None:
-        with contextlib.suppress(SliceworksError):
-            await program.reload()
-
-    task = asyncio.get_running_loop().create_task(reload())
+    task = asyncio.get_running_loop().create_task(program.reload_quietly())
     _reloads.add(task)
     task.add_done_callback(_reloads.discard)
 

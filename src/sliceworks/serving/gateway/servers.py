@@ -7,6 +7,7 @@ import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from sliceworks.base.errors import InvalidDocument
 from sliceworks.serving.gateway.http.pool import Pool
 from sliceworks.serving.gateway.refusals import no_backend
 
@@ -98,8 +99,15 @@ def _pool(backend: Backend) -> Pool:
     if backend.kind == "sax":
         return Pool("", 0)
     parts = urlsplit(backend.url)
-    tls = ssl.create_default_context(cafile=backend.authority or None) if parts.scheme == "https" else None
+    tls = _trusting(backend.authority) if parts.scheme == "https" else None
     return Pool(str(parts.hostname), parts.port or (443 if tls else 80), tls)
+
+
+def _trusting(authority: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=authority or None)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidDocument(f"the authority cannot be used: {error}", place=authority) from error
 
 
 class Group:

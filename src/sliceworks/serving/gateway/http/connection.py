@@ -83,8 +83,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.full = False
-        if self._task is not None:
-            self.deadline = _NEVER
+        self.deadline = _NEVER if self._task is not None else self._loop.time() + self._limits.idle
         if self._reply is not None and self._reply.on_room is not None:
             self._reply.on_room()
 
