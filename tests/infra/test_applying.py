@@ -14,6 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+APART = True  # each makes and removes an environment of its own
 GOLDENS = Path(__file__).parent / "goldens"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "environments"
 _long = pytest.mark.skipif(os.environ.get("SLICEWORKS_REAL") != "1", reason="takes minutes: make test-real does it")
