@@ -81,7 +81,8 @@ def test_an_environment_is_made_found_unchanged_resized_and_removed(
 
     none = write(tmp_path, slices=0)
     assert changes(sliceworks, none) == [
-        {"stage": "2-cluster", "action": "delete", "address": 'module.node_pools.google_container_node_pool.this["slice-0"]'}
+        {"stage": "2-cluster", "action": "delete", "address": 'module.node_pools.google_container_node_pool.this["slice-0"]'},
+        {"stage": "cluster/queues", "action": "update", "address": "ClusterQueue slices"},
     ]
     removed = sliceworks("env", "destroy", "--twin", "-y", "-f", none, "-q")
     assert removed.returncode == 0, removed.stderr
