@@ -14,6 +14,7 @@ from sliceworks.cli import clouds, main, slices
 from sliceworks.cli.slice_page import page
 from sliceworks.cli.slice_sources import Sources
 from sliceworks.controllers.slices.settings import Settings
+from sliceworks.controllers.slices.views import Ref
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +64,28 @@ def test_a_drained_jobset_gives_its_slices_back_and_gets_none() -> None:
         for owner in owners:
             await sources.drain(owner, undo=True)
         await rig.until(lambda: _ready(sources, 3), 600)
+
+    on_rig(course)
+
+
+def test_a_drained_cluster_holds_jobsets_made_later_until_all_are_freed() -> None:
+    async def course(rig: Rig) -> None:
+        sources = Sources(rig.client, rig.container)
+        await rig.client.create(jobset("early", 1, seconds=6000))
+        await clock.sleep(120)
+        assert len(await sources.slices()) == 1
+        await sources.drain(Ref("default", "early"), undo=False)
+        await sources.drain_everything(undo=False)
+        await rig.client.create(jobset("later", 1, seconds=6000))
+        await clock.sleep(300)
+        assert await sources.slices() == []
+        assert await sources.drained() == [("default", "early")]
+        assert "Draining: 0 of 1 slices are ready" in page(await sources.named("later"))
+        await sources.drain_everything(undo=True)
+        for owner in await sources.drained():
+            await sources.drain(owner, undo=True)
+        assert await sources.drained() == []
+        await rig.until(lambda: _ready(sources, 1), 600)
 
     on_rig(course)
 
