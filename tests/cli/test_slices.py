@@ -76,6 +76,7 @@ def test_a_drained_cluster_holds_jobsets_made_later_until_all_are_freed() -> Non
         assert len(await sources.slices()) == 1
         await sources.drain(Ref("default", "early"), undo=False)
         await sources.drain_everything(undo=False)
+        await clock.sleep(300)
         await rig.client.create(jobset("later", 1, seconds=6000))
         await clock.sleep(300)
         assert await sources.slices() == []
