@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 from tests.support.proxies import Wire
-from tests.support.sites import STAGE, Twin, apply_base, began, twin_at
+from tests.support.sites import DOCUMENT, STAGE, Twin, apply_base, began, twin_at
 
-from sliceworks.base.errors import SliceworksError
+from sliceworks.base.errors import CloudNotFound, SliceworksError
 from sliceworks.infra.journal import FILE
 from sliceworks.infra.targets import TwinTarget
+from sliceworks.infra.workspaces import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -207,6 +209,22 @@ def test_a_lock_of_somebody_else_is_named_and_freed_by_hand(twin: Twin, tmp_path
     assert freed.returncode == 0, freed.stderr
     apply_base(site)
     remove(site)
+
+
+def test_the_state_of_the_first_stage_ends_in_the_bucket_that_it_makes(twin: Twin, tmp_path: Path) -> None:
+    file = tmp_path / "environment.yaml"
+    made_here = "automation: {bucket: first-states, serviceAccount: robot-two}"
+    file.write_text(re.sub(r"automation: .*", made_here, DOCUMENT.format(name="first")))
+    site = twin.site(file)
+    apply_base(site)
+    names = [each["name"] for each in twin.ask("GET", "/storage/v1/b/first-states/o")["items"]]
+    assert "first/terraform/0-bootstrap/default.tfstate" in names
+    assert {"providers/providers.tf", "providers/1-base/backend.tf", "tfvars/bootstrap.auto.tfvars.json"} <= set(names)
+    elsewhere = replace(site, workspace=Workspace(tmp_path / "another-machine"))
+    assert is_finished(elsewhere)
+    remove(elsewhere)
+    with pytest.raises(CloudNotFound):
+        twin.ask("GET", "/storage/v1/b/first-states")
 
 
 def test_no_secret_is_in_files_or_states(twin: Twin, tmp_path: Path) -> None:
