@@ -31,7 +31,7 @@ _BEGINS = " of 4 begins at step "
 
 
 @pytest.mark.long(30)
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_training_goes_on_from_the_checkpoint_when_a_host_is_killed(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     pytest.importorskip("tensorboardX")
@@ -106,7 +106,7 @@ async def completed(client: Client) -> bool:
 
 
 async def until(true: Callable[[], bool] | Callable[[], Awaitable[bool]], what: str) -> None:
-    for _ in range(1000):
+    for _ in range(2000):
         found = true()
         if found if isinstance(found, bool) else await found:
             return

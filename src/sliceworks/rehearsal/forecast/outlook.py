@@ -160,7 +160,8 @@ def spanned(values: Sequence[float]) -> Range:
 
 
 def _at(ordered: Sequence[float], share: float) -> float:
-    place = share * (len(ordered) - 1)
+    """Where one more value would lie below with that chance: with few values, that is further out than among themselves."""
+    place = min(max(share * (len(ordered) + 1) - 1, 0.0), len(ordered) - 1.0)
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
