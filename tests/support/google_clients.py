@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import orjson
-from google.cloud import bigquery, storage
+from google.cloud import bigquery
 from google.cloud.pubsub_v1 import PublisherClient, SchemaServiceClient, SubscriberClient  # type: ignore[import-untyped]
+from google.cloud.storage import Client as StorageClient  # type: ignore[import-untyped]
 from google.oauth2.credentials import Credentials
 from googleapiclient import discovery as clients  # type: ignore[import-untyped]
 from tests.support import discovery
@@ -31,7 +32,7 @@ class Google:
         self._built: dict[str, Any] = {}
         token = Credentials(token=served.token)  # type: ignore[no-untyped-call]
         root = {"api_endpoint": served.url}
-        self.storage = storage.Client(project=PROJECT, credentials=token, client_options=root)
+        self.storage = StorageClient(project=PROJECT, credentials=token, client_options=root)
         self.bigquery = bigquery.Client(project=PROJECT, credentials=token, client_options=root)
         # Pub/Sub's clients speak gRPC unless they are told otherwise; the twin speaks REST.
         rest: Obj = {"credentials": token, "transport": "rest", "client_options": {"api_endpoint": f"{served.url}/pubsub"}}
