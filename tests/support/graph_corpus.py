@@ -94,10 +94,13 @@ def _case(raw: Object) -> Case:
 
 
 class Player:
-    """Plays cases through one connection; `sleep` waits in the cluster's time. `more` are paths of other kinds of children."""
+    """Plays cases through one connection; `sleep` waits in the cluster's time. `more` are paths of other kinds of children.
 
-    def __init__(self, ask: Ask, sleep: Callable[[float], Awaitable[None]], more: Iterable[str] = ()) -> None:
-        self._ask, self._sleep = ask, sleep
+    What comes of an instance is what has not changed for `looks`: controllers of a busy machine write in several goes.
+    """
+
+    def __init__(self, ask: Ask, sleep: Callable[[float], Awaitable[None]], more: Iterable[str] = (), looks: int = 2) -> None:
+        self._ask, self._sleep, self._looks = ask, sleep, looks
         own = [
             f"/apis/{group}/v1/{plural}" if group else f"/api/v1/{plural}" for group, found in _CHILDREN.items() for plural in found
         ]
@@ -185,7 +188,7 @@ class Player:
             now = {"instance": _shown(instance, owners=False), "children": await self._children(case)}
             observed = (instance.get("status") or {}).get("state")
             still = still + 1 if now == seen and observed == case.ends and _current(instance) else 0
-            if still >= (2 if case.ends == "ACTIVE" else 5):
+            if still >= (self._looks if case.ends == "ACTIVE" else max(self._looks, 5)):
                 return now
             seen = now
             await self._sleep(PAUSE)

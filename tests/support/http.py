@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ssl
 import threading
+import time
 import urllib.parse
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +30,7 @@ PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 Query = dict[str, Any]
+_IDLE = 30.0  # seconds
 
 
 @dataclass
@@ -189,10 +191,15 @@ class Api:
         return {**headers, **(extra or {})}
 
     def _connection(self) -> http.client.HTTPSConnection:
+        """The thread's own. A server hangs up on one that is not used for long."""
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
-        if connection is None:
+        now = time.monotonic()
+        if connection is None or now - self._local.used > _IDLE:
+            if connection is not None:
+                connection.close()
             connection = self._local.connection = self._connect(self.timeout)
             self._opened.append(connection)
+        self._local.used = now
         return connection
 
     def _connect(self, timeout: float) -> http.client.HTTPSConnection:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long(90)
 Object = dict[str, Any]
 GOLDENS = "graph_corpus"
+_LOOKS = 7  # kro looks again after a second
 FREE = frozenset({"omit-without-its-gate"})
 """What kro takes only with a feature gate, and we always do."""
 EARLY = ".first.instance.metadata.annotations.applyset.kubernetes.io/contains-group-kinds"
@@ -69,7 +70,7 @@ def compared(verdict: Object) -> Object:
 @pytest.mark.skipif(not real_wanted(), reason="needs kro built from its Go module: SLICEWORKS_REAL=1")
 @pytest.mark.parametrize("file", graphs.files())
 def test_what_kro_says(kros: Cluster, file: str) -> None:
-    player = graphs.Player(asking(kros.api), asyncio.sleep)
+    player = graphs.Player(asking(kros.api), asyncio.sleep, looks=_LOOKS)
     for case, verdict, served in asyncio.run(_played(player, graphs.cases(file))):
         assert verdict["accepted"] != case.refused, f"{case.name}: {verdict.get('message', 'accepted')}"
         goldens.check(GOLDENS, f"{case.name}: definition", compared(verdict), real=True)
@@ -104,7 +105,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.mark.skipif(not real_wanted(), reason="needs a real control plane: SLICEWORKS_REAL=1")
 @pytest.mark.parametrize("file", graphs.files())
 def test_ours_serve_alike_on_a_real_cluster(ours: Cluster, file: str) -> None:
-    asyncio.run(_alike(graphs.Player(asking(ours.api), asyncio.sleep), file))
+    asyncio.run(_alike(graphs.Player(asking(ours.api), asyncio.sleep, looks=_LOOKS), file))
 
 
 @pytest.mark.parametrize("file", graphs.files())
