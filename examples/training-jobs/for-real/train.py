@@ -83,6 +83,7 @@ for number in range(first + 1, STEPS + 1):
     if writer is not None:
         writer.add_scalar("loss", shown, number)
         if number % EVERY == 0:
+            writer.flush()
             keep(number, *(jax.tree.map(numpy.asarray, part) for part in (weights, speed)))
             print(f"step {number}: loss {shown:.4f}", flush=True)
 if writer is not None:

@@ -139,7 +139,12 @@ class Pending:
                 self._line.push(item)
 
     def rest(self, hopeless: Callable[[Item], bool]) -> None:
-        """Spare crowds a try whose first is said to have no hope before something changes again."""
+        """Spare those of crowds a try that are said to have no hope before something changes again."""
+        while (item := self._line.first()) is not None and self._crowded(item) and item.key != self._sticky and hopeless(item):
+            self._line.discard(item.key)
+            crowd = self._crowds.setdefault((item.shape, item.priority), Line())
+            crowd.push(item)
+            crowd.asleep = True
         for crowd in self._crowds.values():
             if not crowd.asleep and (first := crowd.first()) is not None:
                 crowd.asleep = hopeless(first)
