@@ -51,6 +51,10 @@ class Table:
             _document(entry) for entry in self._store.scan(self._resource, parent) if parent is None or entry.namespace == parent
         )
 
+    def keys(self) -> Iterator[tuple[str, str]]:
+        """The parent and name of every document, without a look into it."""
+        return ((entry.namespace, entry.name) for entry in self._store.scan(self._resource))
+
     def count(self) -> int:
         """How many there are."""
         return self._store.count(self._resource)
