@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 APART = True
-pytestmark = pytest.mark.long(100)
+pytestmark = pytest.mark.long(60)
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 KUBECTL = build(PROGRAMS["kubectl"]) if os.environ.get("SLICEWORKS_REAL") == "1" else None

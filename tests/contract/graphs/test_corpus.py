@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.support.graphs import Stage
     from tests.support.http import Api
 
-pytestmark = pytest.mark.long(90)
+pytestmark = pytest.mark.long(115)
 Object = dict[str, Any]
 GOLDENS = "graph_corpus"
 _LOOKS = 7  # kro looks again after a second

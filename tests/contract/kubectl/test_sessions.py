@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 APART = True
 pytestmark = [
-    pytest.mark.long(100),
+    pytest.mark.long(15),
     pytest.mark.real,
     pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1"),
 ]
