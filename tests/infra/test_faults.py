@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.real,
     pytest.mark.long(80),
-    pytest.mark.long(120),
     pytest.mark.skipif(os.environ.get("SLICEWORKS_REAL") != "1", reason="starts Terraform many times: make test-real does it"),
     pytest.mark.timeout(300),
 ]
