@@ -121,6 +121,13 @@ def test_after_ctrl_c_terraform_is_waited_for_and_the_next_apply_goes_on(file: s
     assert "third" in state.read_text()
 
 
+def test_terraform_may_hear_of_ctrl_c_first(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    order(file, "1-base interrupted")
+    assert main.run(["env", "apply", "-y", "-q", "-f", file]) == 130
+    assert capsys.readouterr().err.strip() == "interrupted"
+    assert main.run(["env", "apply", "-y", "-q", "-f", file]) == 0
+
+
 def test_a_resize_changes_the_document_and_applies_one_stage(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["env", "apply", "-y", "-q", "-f", file]) == 0
     folder = order(file)

@@ -59,6 +59,10 @@ elif verb == "apply":
         time.sleep(0.2)
         made(["first", "second"])
         sys.exit(1)
+    if order == "interrupted":
+        say(type="log", **{{"@message": "Interrupt received.\\nPlease wait for Terraform to exit"}})
+        say(type="diagnostic", diagnostic={{"severity": "error", "summary": "execution halted", "detail": ""}})
+        sys.exit(1)
     if order:
         summary, _, detail = order.partition("|")
         say(type="diagnostic", diagnostic={{"severity": "error", "summary": summary, "detail": detail}})

@@ -24,6 +24,7 @@ Object = dict[str, Any]
 _NAMES = ("email", "dataset_id", "table_id", "membership_id", "display_name", "name", "service", "id")
 """Where resources have what people call them by, best first."""
 _PLAN = "doubts.tfplan"
+_INTERRUPTED = "Interrupt received"
 
 
 class TerraformFailed(SliceworksError):
@@ -55,6 +56,8 @@ class Told:
     changes: list[Change] = field(default_factory=list)
     drift: list[Change] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    """Whether somebody pressed Ctrl-C, as Terraform heard it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,9 @@ class Terraform:
         if code >= 0 and journal:
             # It ended by itself, and what it did is in the state; one that was killed has left its journal to the next.
             journal.settle()
+        if told.interrupted:
+            # It may hear of Ctrl-C and end before we have heard of it ourselves.
+            raise KeyboardInterrupt
         if code:
             raise self._failed("\n".join(loose), told.problems)
         return told
@@ -222,6 +228,8 @@ def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None]
         (told.changes if kind == "planned_change" else told.drift).append(change)
     elif kind == "diagnostic" and said["diagnostic"].get("severity") == "error":
         told.problems.append(_problem(said["diagnostic"]))
+    elif kind == "log" and _INTERRUPTED in str(said.get("@message", "")):
+        told.interrupted = True
     elif kind in ("apply_start", "apply_complete") and report:
         report(str(said.get("@message", "")).removesuffix("..."))
 

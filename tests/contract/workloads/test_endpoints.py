@@ -52,7 +52,8 @@ def slices(lab: Lab, endpoints: int | None = None) -> list[Object]:
         total = sum(len(each["endpoints"] or ()) for each in found)
         return found if found and endpoints in (None, total) else None
 
-    return eventually(look, what=f"{endpoints} endpoints")
+    # A controller whose view of its own slices is old tries again later and later.
+    return eventually(look, 100, what=f"{endpoints} endpoints")
 
 
 def picture(found: list[Object]) -> list[Object]:

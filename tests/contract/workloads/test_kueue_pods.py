@@ -129,12 +129,12 @@ def test_a_group_of_two_roles(desk: PodDesk) -> None:
     )
     desk.phase("a", "Succeeded")
     desk.until(lambda: (desk.group("g")["status"] or {}).get("reclaimablePods"), "what a had is given back")
-    desk.compare("reclaimed", desk.group_picture("g"))
+    desk.compare_group("reclaimed", "g")
     for name in "bc":
         desk.phase(name, "Succeeded")
     desk.until(lambda: desk.group_condition("g", "Finished") == "True", "the group is done")
     desk.until(lambda: not any(desk.get_pod(name)["metadata"].get("finalizers") for name in "abc"), "the pods are not held")
-    desk.compare("group_done", desk.group_picture("g"))
+    desk.compare_group("group_done", "g")
 
 
 def test_a_failed_pod_of_a_group_is_replaced(desk: PodDesk) -> None:
@@ -173,7 +173,7 @@ def test_a_group_that_is_not_tried_again(desk: PodDesk) -> None:
     desk.phase("a", "Failed")
     desk.phase("b", "Succeeded")
     desk.until(lambda: desk.group_condition("g", "Finished") == "True", "the group is over")
-    desk.compare("not_again", desk.group_picture("g"))
+    desk.compare_group("not_again", "g")
     answer = desk.api.patch(f"{desk.core}/a", {"metadata": {"annotations": {RETRIABLE: "true"}}})
     desk.compare("again_after_all", [answer.status, answer.json.get("message")])
 
@@ -192,14 +192,14 @@ def test_a_group_is_preempted(desk: PodDesk) -> None:
     )
     desk.until(lambda: desk.group_condition("g", "WaitingForReplacementPods") == "True", "replacements are waited for")
     desk.until(lambda: desk.group_condition("g", "QuotaReserved") == "False", "it has no quota")
-    desk.compare("group_preempted", desk.group_picture("g"))
+    desk.compare_group("group_preempted", "g")
     for name in "cd":
         desk.pod(name, group="g", total=2).ok(201)
     desk.until_gone("a", "b")
     desk.until(lambda: desk.group_condition("g", "WaitingForReplacementPods") == "False", "nobody is missing")
     desk.phase("h", "Succeeded")
     desk.until_free("c", "d")
-    desk.compare("group_back", desk.group_picture("g"))
+    desk.compare_group("group_back", "g")
 
 
 def test_a_group_that_need_not_be_whole(desk: PodDesk) -> None:
@@ -207,7 +207,7 @@ def test_a_group_that_need_not_be_whole(desk: PodDesk) -> None:
     desk.pod("a", group="g", total=3, annotations={FAST: "true"}).ok(201)
     desk.until_free("a")
     desk.until(lambda: desk.group_condition("g", "WaitingForReplacementPods") == "True", "the others are waited for")
-    desk.compare("fast", desk.group_picture("g"))
+    desk.compare_group("fast", "g")
 
 
 def test_a_group_that_serves(desk: PodDesk) -> None:
@@ -218,7 +218,7 @@ def test_a_group_that_serves(desk: PodDesk) -> None:
     desk.phase("a", "Succeeded")
     desk.phase("b", "Succeeded")
     desk.tick()
-    desk.compare("serving", desk.group_picture("g"))
+    desk.compare_group("serving", "g")
 
 
 _BAD: dict[str, dict[str, Any]] = {
