@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.embedded import Embedded, on_twin
 from tests.support.graphs import A_BOX, BOX, BOXES, GRAPHS, REVISIONS, Stage, controller_on, on_stage
 
 from sliceworks.controllers.graphs import Options
+from sliceworks.controllers.graphs.cluster_kinds import ClusterKinds
+
+if TYPE_CHECKING:
+    import pytest
 
 Object = dict[str, Any]
 CORE = "/api/v1/namespaces/default"
@@ -138,6 +142,31 @@ def test_graph_waits_for_a_kind_that_is_not_there_yet() -> None:
         await stage.settle()
         assert await stage.twin.gone(f"{CORE}/configmaps/a")
         assert await stage.twin.gone(f"{BOXES}/a")
+
+    on_stage(main)
+
+
+def test_kind_that_is_listed_later_than_it_is_established(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real API server establishes a definition before its discovery lists it, and nothing is heard of it afterwards."""
+    asked, find = list[str](), ClusterKinds._find
+
+    async def late(kinds: ClusterKinds, api_version: str, kind: str) -> object:
+        asked.append(kind)
+        return None if asked.count("Thing") < 4 and kind == "Thing" else await find(kinds, api_version, kind)
+
+    monkeypatch.setattr(ClusterKinds, "_find", late)
+
+    async def main(stage: Stage) -> None:
+        await stage.apply(
+            "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com}, spec: {"
+            "group: example.com, scope: Namespaced, names: {kind: Thing, plural: things, singular: thing, listKind: ThingList}, "
+            "versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}"
+        )
+        thing = BOX.replace("apiVersion: v1, kind: ConfigMap", "apiVersion: example.com/v1, kind: Thing")
+        await stage.apply(thing.replace(', data: {value: "${schema.spec.value}"}', ""))
+        await stage.settle(10)
+        assert asked.count("Thing") >= 4
+        assert (await stage.condition(f"{GRAPHS}/box", "Ready"))["status"] == "True"
 
     on_stage(main)
 

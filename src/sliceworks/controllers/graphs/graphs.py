@@ -20,7 +20,7 @@ from sliceworks.controllers.graphs import crds, labels, names, revisions
 from sliceworks.controllers.graphs.compiling import NotCompiled
 from sliceworks.controllers.graphs.conditions import Conditions
 from sliceworks.controllers.graphs.ending import Ending
-from sliceworks.kube.controller import Done
+from sliceworks.kube.controller import Done, Pending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Key, Object
 
 log = logging.getLogger(__name__)
+_LATE = 1.0
+"""Seconds until a kind is looked for again that must be there any moment."""
 RESOLVED, ACCEPTED, KIND, RUNNING = "GraphRevisionsResolved", "GraphAccepted", "KindReady", "ControllerReady"
 
 
@@ -76,7 +78,10 @@ class Graphs:
             self._crds.wait(name, graph.missing)
             if before:
                 conditions.true(RESOLVED, "Resolved", f"revision {before} compiled and active")
-            return await self._refuse(definition, conditions, graph.message, issued)
+            refused = await self._refuse(definition, conditions, graph.message, issued)
+            # The API server lists a kind a moment after its definition says that it is there: no other news will come.
+            late = self._crds.has_any(graph.missing)
+            return Pending("a kind is about to be served", _LATE) if late else refused
         self._crds.wait(name, frozenset())
         # 5. Issue a revision.
         newest = await self._keeper.issue(definition, issued, graph, last)

@@ -42,6 +42,10 @@ class KnownCrds:
         else:
             self._waiting.pop(graph, None)
 
+    def has_any(self, kinds: frozenset[Named]) -> bool:
+        """Whether one of these kinds is established, by all that is known of it."""
+        return bool(kinds) and any(kept[_ESTABLISHED] and kinds & kept[_KINDS] for kept in self._informer.store)
+
     def resource_for(self, graph: str) -> Resource | None:
         """How the instances of a graph are addressed, if it ever had a kind."""
         return next((kept[_RESOURCE] for kept in self._informer.store if kept[_DEFINITION] == graph), None)
