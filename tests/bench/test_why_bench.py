@@ -16,5 +16,5 @@ def test_it_runs_and_says_what_it_found() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
     found = orjson.loads(done.stdout)
     assert list(found) == ["answer", "command"]
-    assert all(each["seconds"] > 0 and set(each) == {"seconds", "goal"} for each in found.values())
+    assert all(each["ratio"] > 0 and set(each) == {"ratio", "goal"} for each in found.values())
     assert done.stderr == ""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.real.build import build
 from tests.real.programs import PROGRAMS
+from tests.support import own_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +105,8 @@ def pages() -> Iterator[object]:
         # Pages that show kubectl are run whole where there is one; the rest of them is run everywhere.
         plain = [command for command in commands if not command.needs_kubectl]
         name = str(page.relative_to(ROOT))
-        yield pytest.param(plain, id=name)
+        jax = "examples/training-jobs/for-real" in page.read_text()
+        yield pytest.param(plain, id=name, marks=[own_name.needed] if jax else [])
         if len(plain) < len(commands):
             yield pytest.param(commands, id=f"{name} with kubectl", marks=pytest.mark.real)
 

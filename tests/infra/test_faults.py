@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+from tests.support.interrupts import heeding
 from tests.support.proxies import Wire
 from tests.support.sites import DOCUMENT, STAGE, Twin, apply_base, began, twin_at
 
@@ -109,7 +110,7 @@ def begun(twin: Twin, file: Path, site: Site, things: int, stage: str = STAGE) -
     """An apply in processes of its own, which has begun to make so many things."""
     command = [sys.executable, "-m", "sliceworks", "env", "apply", "--twin", "-f", str(file)]
     environment = {**os.environ, "SLICEWORKS_HOME": str(twin.home)}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(heeding(command), env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     journal = site.workspace.stage(stage) / FILE
     for _ in range(6000):
         if journal.exists() and len(journal.read_bytes().splitlines()) >= things:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import fake_terraform
+from tests.support.interrupts import heeding
 
 from sliceworks.cli import main
 from sliceworks.cli.env_cluster import Inside
@@ -106,7 +107,7 @@ def test_a_state_that_cannot_be_read_is_not_taken_for_none(file: str, capsys: py
 def test_after_ctrl_c_terraform_is_waited_for_and_the_next_apply_goes_on(file: str) -> None:
     folder = order(file, "1-base hang")
     command = [sys.executable, "-m", "sliceworks", "env", "apply", "-y", "-f", file]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ), start_new_session=True)
+    process = subprocess.Popen(heeding(command), stderr=subprocess.PIPE, text=True, env=dict(os.environ), start_new_session=True)
     for _ in range(1000):
         if (folder / "hanging").exists():
             break

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support import own_name
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
@@ -30,6 +31,7 @@ Object = dict[str, Any]
 _BEGINS = " of 4 begins at step "
 
 
+@own_name.needed
 @pytest.mark.long(30)
 @pytest.mark.timeout(600)
 def test_training_goes_on_from_the_checkpoint_when_a_host_is_killed(tmp_path: Path) -> None:

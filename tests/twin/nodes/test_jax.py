@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support import own_name
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
@@ -26,6 +27,7 @@ def documents() -> list[dict[str, Any]]:
     return found
 
 
+@own_name.needed
 @pytest.mark.timeout(400)
 def test_two_slices_all_reduce(tmp_path: Path) -> None:
     pytest.importorskip("jax")
