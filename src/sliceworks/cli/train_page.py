@@ -10,9 +10,9 @@ from sliceworks import catalog
 from sliceworks.base import clock, duration, tables
 from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import prices
+from sliceworks.catalog.labels import RESERVATION_NAME, SPOT
 from sliceworks.training.boards import TENSORBOARD
 from sliceworks.training.hosts import Host, hosts
-from sliceworks.training.shapes import SPOT
 from sliceworks.training.stages import line
 from sliceworks.training.states import ending, state, workers
 from sliceworks.training.timeline import timeline
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _MOST_EVENTS = 10
-_RESERVATION = "cloud.google.com/reservation-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def _slices(jobset: Object) -> str:
     first = workers(jobset)
     count, selector = first.get("replicas", 1), _pod(jobset).get("nodeSelector") or {}
     name = (jobset["metadata"].get("labels") or {}).get(TYPE, "")
-    capacity = "spot" if SPOT in selector else "reservation" if _RESERVATION in selector else "on-demand"
+    capacity = "spot" if SPOT in selector else "reservation" if RESERVATION_NAME in selector else "on-demand"
     try:
         shape = catalog.find(name, selector.get("cloud.google.com/gke-tpu-topology") or None)
     except SliceworksError:

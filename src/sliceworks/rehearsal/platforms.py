@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks import catalog
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.base.yamls import Document
+from sliceworks.catalog.labels import RESERVATION_NAME
 from sliceworks.rehearsal import models, submissions
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment
@@ -18,7 +19,6 @@ from sliceworks.specs.serving import ModelService
 from sliceworks.specs.training import TrainingJob
 from sliceworks.training.flavors import CPU_NODES, GPU_NODES, most
 from sliceworks.training.queues import manifests
-from sliceworks.training.shapes import RESERVATION
 from sliceworks.twin.nodes.shapes import Shape, node_objects
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _shape(name: str, machine: catalog.Machine, accelerator: catalog.Accelerator
         resources={accelerator.resource: str(accelerator.chips_per_host)} if accelerator else {},
         labels={
             **(accelerator.node_labels() if accelerator else {}),
-            **({RESERVATION: pool.reservation.name} if pool.reservation else {}),
+            **({RESERVATION_NAME: pool.reservation.name} if pool.reservation else {}),
             **pool.labels,
         },
         taints=(*(accelerator.node_taints() if accelerator else ()), *taints),

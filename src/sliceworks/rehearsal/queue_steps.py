@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.catalog.labels import RESERVATION_NAME
 from sliceworks.kube.resources import GVK, Resource
 from sliceworks.kube.well_known import NODE
 from sliceworks.specs.scenario import EndReservation, SetPriority, SetQuota
 from sliceworks.training.compile import PRIORITY
-from sliceworks.training.shapes import RESERVATION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -76,7 +76,7 @@ def _ending(action: EndReservation) -> Callable[[Client], Awaitable[None]]:
         flavors = {
             each["metadata"]["name"]
             for each in (await client.list_all(await _kueue(client, "ResourceFlavor"))).items
-            if ((each.get("spec") or {}).get("nodeLabels") or {}).get(RESERVATION) == action.reservation
+            if ((each.get("spec") or {}).get("nodeLabels") or {}).get(RESERVATION_NAME) == action.reservation
         }
         if not flavors:
             raise SliceworksError(f"no flavor is of reservation {action.reservation}")
@@ -86,7 +86,7 @@ def _ending(action: EndReservation) -> Callable[[Client], Awaitable[None]]:
                 quota["nominalQuota"] = "0"
             if held:
                 await client.replace(queue)
-        for node in (await client.list_all(NODE, labels=f"{RESERVATION}={action.reservation}")).items:
+        for node in (await client.list_all(NODE, labels=f"{RESERVATION_NAME}={action.reservation}")).items:
             await client.patch(NODE, node["metadata"]["name"], _GONE)
 
     return act

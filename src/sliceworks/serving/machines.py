@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
 from sliceworks.base import quantity
-from sliceworks.catalog import labels, prices
+from sliceworks.catalog import placing, prices
 
 if TYPE_CHECKING:
     from sliceworks.catalog.prices import Price
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 NODE_POOL = "cloud.google.com/gke-nodepool"
-_SPOT = "cloud.google.com/gke-spot"
-_RESERVATION = "cloud.google.com/reservation-name"
 _SHARE = Fraction(3, 4)  # of what a host leaves to pods: agents of the node need the rest
 
 
@@ -44,29 +42,12 @@ class Machines:
 
     def nodes(self) -> Object:
         """The part of a pod that leads it to its nodes."""
-        found: Object = {"nodeSelector": self._selector(), "tolerations": self._tolerations()}
-        if self.capacity != "spot":
-            # What is asked for on demand does not run on machines that may be taken away.
-            terms = [{"matchExpressions": [{"key": _SPOT, "operator": "DoesNotExist"}]}]
-            needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-            found["affinity"] = {"nodeAffinity": needed}
-        return found
-
-    def _selector(self) -> dict[str, str]:
-        """How many chips a node has is named only where one topology has two kinds of machines."""
-        found = self.shape.node_labels()
-        if not (isinstance(self.shape, catalog.Slice) and len(self.shape.generation.machines_for(self.shape.axes)) > 1):
-            found.pop(labels.ACCELERATOR_COUNT, None)
-        if self.capacity == "spot":
-            found[_SPOT] = "true"
-        elif self.reservation:
-            found[_RESERVATION] = self.reservation
-        return found
-
-    def _tolerations(self) -> list[Object]:
-        found: list[Object] = [{"key": self.shape.resource, "operator": "Exists", "effect": "NoSchedule"}]
-        if self.capacity == "spot":
-            found.append({"key": _SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
+        found: Object = {
+            "nodeSelector": placing.node_selector(self.shape, self.capacity, self.reservation),
+            "tolerations": placing.tolerations(self.shape, self.capacity),
+        }
+        if away := placing.affinity(self.capacity):
+            found["affinity"] = away
         return found
 
 

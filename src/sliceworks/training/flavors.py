@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
 from sliceworks.base import names, quantity
+from sliceworks.catalog.labels import RESERVATION_NAME, SPOT
 
 if TYPE_CHECKING:
     from sliceworks.specs.environment import EnvironmentSpec
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 TPU, GPU = "google.com/tpu", "nvidia.com/gpu"
-_SPOT = "cloud.google.com/gke-spot"
-_RESERVATION = "cloud.google.com/reservation-name"
 CPU_NODES, GPU_NODES = 3, 1
 """Nodes of a pool that names no number."""
 
@@ -63,10 +62,10 @@ def _labels(accelerator: catalog.Accelerator) -> dict[str, str]:
 def _flavor(pool: Pool, plain: Flavor) -> Flavor:
     """The flavor of a pool's kind of capacity."""
     if pool.spot:
-        return replace(plain, name=names.shorten(f"{plain.name}-spot"), labels={**plain.labels, _SPOT: "true"})
+        return replace(plain, name=names.shorten(f"{plain.name}-spot"), labels={**plain.labels, SPOT: "true"})
     if pool.reservation:
         held = pool.reservation.name
-        return replace(plain, name=names.shorten(f"{plain.name}-{held}"), labels={**plain.labels, _RESERVATION: held})
+        return replace(plain, name=names.shorten(f"{plain.name}-{held}"), labels={**plain.labels, RESERVATION_NAME: held})
     return plain
 
 

@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
+from sliceworks.catalog import placing
 from sliceworks.training import storage
-from sliceworks.training.shapes import SPOT
 from sliceworks.training.variables import variables
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _pod(job: TrainingJob, ask: Ask, script: str) -> Object:
     if ask.capacity == "spot":
         found["terminationGracePeriodSeconds"] = _NOTICE
     else:
-        found["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _not_spot()}}
+        found["affinity"] = placing.affinity(ask.capacity)
     user = {"runAsUser": spec.user, "runAsGroup": spec.user, "fsGroup": spec.user}
     found |= {
         "nodeSelector": ask.selector(),
@@ -55,11 +55,6 @@ def _pod(job: TrainingJob, ask: Ask, script: str) -> Object:
     }
     volumes = [*storage.volumes(spec, host_network=host_network), *_shared_memory(spec)]
     return {**found, **({"volumes": volumes} if volumes else {})}
-
-
-def _not_spot() -> Object:
-    """What is asked for on demand does not run on machines that may be taken away."""
-    return {"nodeSelectorTerms": [{"matchExpressions": [{"key": SPOT, "operator": "DoesNotExist"}]}]}
 
 
 def _shared_memory(spec: TrainingSpec) -> list[Object]:

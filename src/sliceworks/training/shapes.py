@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
-from sliceworks.catalog import prices
+from sliceworks.catalog import placing, prices
 
 if TYPE_CHECKING:
     from sliceworks.catalog.prices import Price
     from sliceworks.specs.training import Slices
 
 Object = dict[str, Any]
-SPOT = "cloud.google.com/gke-spot"
-RESERVATION = "cloud.google.com/reservation-name"
-_COUNT = "cloud.google.com/gke-accelerator-count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +49,12 @@ class Ask:
         return found.times(self.count) if found else None
 
     def selector(self) -> dict[str, str]:
-        """The labels of its nodes. How many chips a node has is named only where one topology has two kinds of machines."""
-        found = self.shape.node_labels()
-        if not (isinstance(self.shape, catalog.Slice) and len(self.shape.generation.machines_for(self.shape.axes)) > 1):
-            found.pop(_COUNT, None)
-        if self.capacity == "spot":
-            found[SPOT] = "true"
-        elif self.reservation:
-            found[RESERVATION] = self.reservation
-        return found
+        """The labels of its nodes."""
+        return placing.node_selector(self.shape, self.capacity, self.reservation)
 
     def tolerations(self) -> list[Object]:
         """What its nodes keep other pods away with."""
-        found: list[Object] = [{"key": self.shape.resource, "operator": "Exists", "effect": "NoSchedule"}]
-        if self.capacity == "spot":
-            found.append({"key": SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
-        return found
+        return placing.tolerations(self.shape, self.capacity)
 
 
 def ask(slices: Slices) -> Ask:

@@ -5,6 +5,7 @@ A piece is what a server sends of an answer in one event. Its moment is that of 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from sliceworks.loadtest.rows import Record
 
 
-class Answer:
+class Answer(ABC):
     """Takes the body of an answer as it comes. `text` is what the model said, as far as it is known."""
 
     def __init__(self, record: Record) -> None:
@@ -28,11 +29,11 @@ class Answer:
     def text(self) -> str:
         return "".join(self.texts)
 
+    @abstractmethod
     def feed(self, data: bytes, moment: int) -> None:
         """A part of the body."""
-        raise NotImplementedError
 
-    def finish(self, moment: int) -> None:
+    def finish(self, moment: int) -> None:  # noqa: B027 - most have nothing left to do
         """The body is whole."""
 
     def said(self, text: str, moment: int) -> None:
@@ -82,9 +83,9 @@ class Whole(Answer):
         else:
             self.said(self.told(found), moment)
 
+    @abstractmethod
     def told(self, found: dict[str, Any]) -> str:
         """What the model said."""
-        raise NotImplementedError
 
 
 class Stream(Answer):
@@ -125,9 +126,9 @@ class Stream(Answer):
         if self.record.status < 400 and (self._rest.strip() or not self.complete):
             self.wrong(Failure.CLOSED)
 
+    @abstractmethod
     def told(self, found: dict[str, Any], moment: int) -> None:
         """One event."""
-        raise NotImplementedError
 
 
 def _usage(record: Record, found: dict[str, Any]) -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
+from sliceworks.catalog.labels import RESERVATION_NAME
 from sliceworks.rehearsal.forecast import newcomers
 from sliceworks.rehearsal.queue_steps import quotas, spoken
 from sliceworks.rehearsal.scenarios import renumbered
 from sliceworks.specs import documents
 from sliceworks.specs.scenario import EndReservation, Scenario, SetPriority, SetQuota, Submit, Target
-from sliceworks.training.shapes import RESERVATION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,7 +120,7 @@ class _Reader:
     def _reservation(self, at: float, action: EndReservation, path: tuple[str | int, ...]) -> None:
         held: dict[str, set[str]] = {}
         for flavor in self._outlook.snapshot.of("ResourceFlavor"):
-            name = ((flavor.get("spec") or {}).get("nodeLabels") or {}).get(RESERVATION)
+            name = ((flavor.get("spec") or {}).get("nodeLabels") or {}).get(RESERVATION_NAME)
             if name:
                 held.setdefault(name, set()).add(flavor["metadata"]["name"])
         flavors = held[self._known("reservation", action.reservation, held, path)]
