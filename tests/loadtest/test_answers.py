@@ -12,12 +12,16 @@ from sliceworks.loadtest.generator import answers
 from sliceworks.loadtest.rows import Failure, Record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sliceworks.loadtest.generator.answers import Answer
+
+    Kind = Callable[[Record], Answer]
 
 _DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n'
 _USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}\r\n\r\n'
 _JETSTREAM = b'{"streamContent": {"samples": [{"text": "a } \\" b", "tokenIds": [1, 2]}]}}'
-STREAMS = {
+STREAMS: dict[str, tuple[Kind, bytes, str, int]] = {
     "openai": (
         answers.OpenAiStream,
         _DELTA % b"one " + _DELTA % b"" + _DELTA % b"two" + _USAGE + b"data: [DONE]\n\n",
@@ -29,7 +33,7 @@ STREAMS = {
 }
 
 
-def read(kind: type[Answer], *pieces: bytes, status: int = 200) -> Answer:
+def read(kind: Kind, *pieces: bytes, status: int = 200) -> Answer:
     answer = kind(Record(0, 0, 0, sent=0, status=status))
     for moment, piece in enumerate(pieces, 1):
         answer.feed(piece, moment * 1_000_000)
@@ -72,7 +76,7 @@ def test_the_first_token_is_the_first_with_a_text() -> None:
         (answers.JetStream, b'{"streamContent": 7}', Failure.GARBLED),
     ],
 )
-def test_what_goes_wrong(kind: type[Answer], body: bytes, failure: Failure) -> None:
+def test_what_goes_wrong(kind: Kind, body: bytes, failure: Failure) -> None:
     assert read(kind, body).record.failure is failure
 
 
@@ -86,12 +90,12 @@ def test_what_goes_wrong(kind: type[Answer], body: bytes, failure: Failure) -> N
         (answers.InferWhole, b'{"outputs": []}', ""),
     ],
 )
-def test_whole_answers(kind: type[Answer], body: bytes, text: str) -> None:
+def test_whole_answers(kind: Kind, body: bytes, text: str) -> None:
     found = read(kind, body[:9], body[9:])
     assert (found.text, found.record.failure) == (text, Failure.NONE)
     assert found.record.first_token == 2_000_000
 
 
 @pytest.mark.parametrize("kind", [answers.OpenAiStream, answers.OpenAiWhole, answers.JetStream, answers.GenerateStream])
-def test_the_body_of_a_refusal_is_left_to_its_status(kind: type[Answer]) -> None:
+def test_the_body_of_a_refusal_is_left_to_its_status(kind: Kind) -> None:
     assert read(kind, b"<html>busy</html>", status=503).record.failure is Failure.NONE

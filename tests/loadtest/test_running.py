@@ -128,6 +128,46 @@ def test_what_was_measured_before_the_end_is_kept(tmp_path: Path) -> None:
     assert done.result["summary"]["succeeded"] <= len(done.golden.seen)
 
 
+def test_a_sender_that_is_killed_leaves_what_it_measured(tmp_path: Path) -> None:
+    golden = Golden(tokens=1)
+
+    async def main() -> tuple[Outcome, plans.Plan]:
+        async with golden:
+            plan = plans.make(
+                spec(target={"url": golden.url}, stages=[{"constant": 20, "for": "5s"}], workers={"count": 2}), Path()
+            )
+            run = Run(plan, tmp_path, Path())
+            task = asyncio.create_task(run.run())
+            while len(golden.seen) < 40 and not task.done():
+                await asyncio.sleep(0.05)
+            run._senders[1].kill()
+            return await task, plan
+
+    outcome, plan = clock.run(main())
+    done = Done(tmp_path, golden, outcome, plan)
+    assert outcome.lost_workers == (1,)
+    assert "senders that did not come to their end: 1" in done.result["problems"]
+    counts = dict(done.ask("SELECT worker, count(*) FROM requests GROUP BY ALL"))
+    assert counts[0] == 50
+    assert 0 < counts[1] < 50
+    assert done.result["summary"]["delivery"]["share"] < 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
+def test_a_full_disk_ends_the_test_and_says_so(tmp_path: Path) -> None:
+    for name in ("rows", "pieces"):
+        (tmp_path / f"worker-0.{name}").symlink_to("/dev/full")
+    golden = Golden(tokens=1)
+
+    async def main() -> Outcome:
+        async with golden:
+            plan = plans.make(spec(target={"url": golden.url}, stages=[{"constant": 20, "for": "60s"}]), Path())
+            return await Run(plan, tmp_path, Path()).run()
+
+    assert clock.run(main()).stopped == "sender 0 cannot write its rows: No space left on device"
+    assert len(golden.seen) < 1_000
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_locusts_own_pages_and_files(tmp_path: Path, workers: int) -> None:
     golden, port, answers = Golden(tokens=1), free_port(), dict[str, Any]()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Self
@@ -121,6 +122,8 @@ class Writer:
         self._pieces = (folder / f"{name}.pieces").open("wb", buffering=0)
         self._waiting, self._waiting_pieces = bytearray(), bytearray()
         self._written = 0
+        self.problem = ""
+        """Why rows cannot be written, such as a full disk. They wait; whoever sends should stop."""
 
     def add(self, row: Record) -> None:
         """Take down a request that has ended."""
@@ -152,23 +155,25 @@ class Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Hand everything to the system; OSError when the disk is full, and what did not fit is kept for another try.
+        """Hand everything to the system. What does not fit on the disk is kept for another try, and `problem` says so.
 
         Pieces go first: a row never speaks of pieces that are not there.
         """
-        for file, waiting in ((self._pieces, self._waiting_pieces), (self._rows, self._waiting)):
-            while waiting:
-                del waiting[: file.write(waiting)]
+        try:
+            for file, waiting in ((self._pieces, self._waiting_pieces), (self._rows, self._waiting)):
+                while waiting:
+                    del waiting[: file.write(waiting)]
+            self.problem = ""
+        except OSError as error:
+            self.problem = error.strerror or str(error)
 
     def close(self) -> None:
         """Write what is left, onto the disk."""
-        try:
-            self.flush()
-            for file in (self._pieces, self._rows):
+        self.flush()
+        for file in (self._pieces, self._rows):
+            with suppress(OSError):
                 os.fsync(file.fileno())
-        finally:
-            self._pieces.close()
-            self._rows.close()
+            file.close()
 
     def __enter__(self) -> Self:
         return self

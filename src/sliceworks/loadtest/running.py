@@ -137,6 +137,8 @@ class Run:
                 self._began = told["begins"] / 1e9
                 continue
             whole = bool(told.pop("done", False))
+            if problem := told.pop("problem", ""):
+                self.stop(f"sender {index} cannot write its rows: {problem}")
             self._latest[index] = told
             if told["due"]:
                 self._judge()

@@ -19,6 +19,7 @@ import orjson
 from gevent.fileobject import FileObject
 from locust.runners import WorkerRunner
 
+from sliceworks.base import sockets
 from sliceworks.loadtest import plans
 from sliceworks.loadtest.generator.keys import KEY, PASSWORD
 from sliceworks.loadtest.generator.locusts import Job, environment
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=5557)
     asked = parser.parse_args(arguments)
     del sys.argv[1:]  # Locust's pages would take our arguments for theirs
+    sockets.allow_many()
     told = orjson.loads((asked.folder / "test.json").read_bytes())
     spec = LoadTestSpec.model_validate(told["spec"])
     plan = plans.make(spec, Path(told["files"]), url=told["url"], key=os.environ.pop(KEY, ""))
@@ -115,8 +117,8 @@ def _follow(job: Job, runner: Any) -> int:
             if not said_when:
                 said_when = True
                 _say({"begins": job.begins})
-            _say(job.worker.tally.told())
             job.writer.flush()
+            _say({**job.worker.tally.told(), "problem": job.writer.problem})
         if stopping.ready():
             if job.worker is not None:
                 job.worker.stop(GRACE)

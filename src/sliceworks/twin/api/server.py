@@ -7,10 +7,10 @@ slow clients, and back-pressure towards slow readers.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sliceworks.base import sockets
 from sliceworks.twin.api.app import LARGEST_BODY
 from sliceworks.twin.api.connections import Connection
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.auth.identity import User
 
     Handler = Callable[[Request, User | None], Awaitable[Response]]
-
-_MOST_FILES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class Server:
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Begin to listen, with TLS or without; returns the port."""
-        _allow_many_files()
+        sockets.allow_many()
         loop = asyncio.get_running_loop()
         handshake = self.limits.handshake if tls else None
         self._server = await loop.create_server(
@@ -97,14 +95,3 @@ class Server:
         for connection in list(self.connections):
             connection.end()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _allow_many_files() -> None:
-    """Each watch holds a socket open, and many systems allow 1,024 unless asked for more."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from sliceworks.base import sockets
 from sliceworks.serving.gateway.http.connection import Connection
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.refusals import Refusal
 
-_MOST_FILES = 65_536
 _READ = 256 * 1024
 
 
@@ -73,7 +72,7 @@ class Server:
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Begin to listen; returns the port."""
-        allow_many_files()
+        sockets.allow_many()
         loop = asyncio.get_running_loop()
         handshake = self.limits.handshake if tls else None
         self._server = await loop.create_server(
@@ -109,14 +108,3 @@ class Server:
         for connection in list(self.connections):
             connection.end()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def allow_many_files() -> None:
-    """Each connection is a file, and many systems allow 1,024 unless asked for more."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
