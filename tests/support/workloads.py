@@ -110,9 +110,11 @@ class Lab:
         if code is not None:
             ended = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": now, "finishedAt": now}
             body["containerStatuses"] = [_container(state={"terminated": ended})]
-        if phase == "Running":
+        if phase != "Pending":
+            # One that ended is not ready any more: the real controllers look at this, not at the phase.
             state = "True" if ready else "False"
-            body["conditions"] = [{"type": "Ready", "status": state, "lastTransitionTime": now}]
+            body["conditions"] = [{"type": "Ready", "status": state, "lastTransitionTime": now}, *status.get("conditions", ())]
+        if phase == "Running":
             body["containerStatuses"] = [_container(state={"running": {"startedAt": now}}, ready=ready)]
         self.patch("Pod", name, {"status": body}, "/status")
 
