@@ -64,6 +64,8 @@ class Load:
         self.port, self.sent = port, sent
         self.times: list[float] = []
         self.failed = 0
+        self.count = 0
+        """All that were answered, those before the times are noted too."""
         self.over = False
         self._idle: deque[Line] = deque()
         self._pace = False
@@ -74,6 +76,7 @@ class Load:
 
     def answered(self, line: Line, seconds: float, good: bool) -> None:
         """One came back."""
+        self.count += 1
         if good:
             self.times.append(seconds)
         else:
