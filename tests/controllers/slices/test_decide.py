@@ -21,14 +21,13 @@ from tests.support.slice_pictures import (
     only,
     pool,
     seat,
-    workload,
 )
 
-from sliceworks.controllers.slices import asks, words
+from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT
 from sliceworks.controllers.slices.steps import pause, spread
-from sliceworks.controllers.slices.views import Attempt, Problem, Ref, Subject, Told
-from sliceworks.controllers.slices.world import Answer, Create, Delete, Failure, Hold, Remember, Resume, Tell
+from sliceworks.controllers.slices.views import Attempt, Problem, Ref, Told
+from sliceworks.controllers.slices.world import Create, Delete, Failure, Remember, Tell
 
 JOB = Ref("ml", "js-slice-0")
 
@@ -286,48 +285,6 @@ def test_a_drain_gives_back_what_is_over_and_leaves_what_runs() -> None:
     assert not only(decided(jobset(), pool(), settings=drain), Delete)
 
 
-# All or nothing.
-
-
-def _half() -> list[Any]:
-    return [leader(1, since=moment(-2000)), jobset(replicas=2), pool(0)]
-
-
-def test_half_a_jobset_is_held_after_its_time() -> None:
-    decision = decided(*_half())
-    hold = one(decision, Hold)
-    assert hold.why == "1 of 2 slices could not be had within 30m0s"
-    assert hold.until == NOW + 600
-    assert not only(decision, Create)
-
-
-@pytest.mark.parametrize(
-    ("things", "settings"),
-    [
-        ([leader(1, since=moment(-1000)), jobset(replicas=2), pool(0)], {}),
-        (_half(), {"time_limit": 0.0}),
-        ([leader(1, since=moment(-2000)), jobset(replicas=2, time_limit=0.0), pool(0)], {}),
-        ([leader(1, since=moment(-2000)), jobset(replicas=2, queued=True), pool(0)], {}),
-        ([leader(0, since=moment(-2000)), jobset()], {}),
-    ],
-    ids=["in time", "no limit", "no limit of its own", "of a queue", "nothing to give back"],
-)
-def test_others_are_not(things: list[Any], settings: dict[str, Any]) -> None:
-    decision = decided(*things, settings=settings)
-    assert not only(decision, Hold)
-    assert only(decision, Create)
-
-
-def test_a_held_jobset_gives_back_and_goes_on_later() -> None:
-    held = jobset(suspended=True, suspended_since=moment(-5), held_until=moment(100))
-    decision = decided(held, pool())
-    assert one(decision, Delete).why == "not all slices of JobSet js could be had in time"
-    assert not only(decision, Resume)
-    assert decision.wake == NOW + 100
-    assert one(decided(replace(held, held_until=moment(-1))), Resume).owner.name == "js"
-    assert only(decided(replace(held, suspended=False)), Resume)  # somebody else let it go on: the mark goes
-
-
 # What is told.
 
 
@@ -360,15 +317,6 @@ def test_pods_without_trouble_are_left_alone() -> None:
     assert [(each.about.kind, each.reason) for each in tells] == [("Pod", "Provisioning"), ("JobSet", "Provisioning")]
 
 
-def test_a_jobset_says_how_far_it_is() -> None:
-    tell = one(decided(leader(1), jobset(replicas=2), pool(0), pool(1, status="PROVISIONING")), Tell)
-    assert (tell.status, tell.reason, tell.message) == ("False", "Provisioning", "1 of 2 slices are ready")
-    ready = decided(jobset(replicas=2), pool(0), pool(1))
-    assert (one(ready, Tell).status, one(ready, Tell).message) == ("True", "2 of 2 slices are ready")
-    said = jobset(replicas=2, told=Told("True", "Ready", "2 of 2 slices are ready", moment(-5)))
-    assert kinds(decided(said, pool(0), pool(1))) == []
-
-
 def test_when_the_cloud_cannot_be_asked_nothing_is_done() -> None:
     trouble = Problem("PermissionDenied", "Required container.clusters.get")
     decision = decided(leader(), leader(0, "gone"), jobset(), pool(0, "gone"), trouble=trouble)
@@ -381,80 +329,3 @@ def test_when_the_cloud_cannot_be_asked_nothing_is_done() -> None:
 def test_deletions_come_first_and_words_last() -> None:
     found = kinds(decided(leader(), jobset(), pool(0, "gone")))
     assert found == ["Delete", "Create", "Tell"]
-
-
-# Kueue.
-
-POD = {"metadata": {}, "spec": {"containers": [{"resources": {"requests": {"google.com/tpu": 4}}}]}}
-FLAVORS = {"v5p": {"nodeLabels": TPU}}
-CHECKS: dict[str, Any] = {"checks": frozenset({"slices"}), "flavors": FLAVORS}
-
-
-def _queued(replicas: int = 2, **more: Any) -> Any:
-    return jobset(replicas=replicas, queued=True, suspended=True, suspended_since=moment(-9000), pod=POD, **more)
-
-
-def test_a_workload_with_quota_gets_its_pools_before_its_pods() -> None:
-    decision = decided(_queued(), workload(), **CHECKS)
-    creates = only(decision, Create)
-    assert [each.job.name for each in creates] == ["js-slice-0", "js-slice-1"]
-    assert creates[0].body["initialNodeCount"] == 4
-    assert creates[0].about.kind == "Workload"
-    answer = one(decision, Answer)
-    assert (answer.check, answer.state, answer.message) == ("slices", "Pending", "0 of 2 slices are ready")
-
-
-def test_the_pool_is_what_the_pod_will_ask_for() -> None:
-    create = only(decided(_queued(), workload(), **CHECKS), Create)[0]
-    assert create.body["config"]["labels"][words.POOL_HASH] == asks_of_the_pod()
-
-
-def asks_of_the_pod() -> str:
-    spec = {"nodeSelector": TPU, **POD["spec"]}
-    return asks.of_job(asks.read("tpu", {}, spec), 4).digest
-
-
-def test_it_is_admitted_when_all_are_ready() -> None:
-    digest = asks_of_the_pod()
-    pools = [pool(index, digest=digest) for index in range(2)]
-    answer = one(decided(_queued(), workload(), *pools, **CHECKS), Answer)
-    assert (answer.state, answer.message) == ("Ready", "2 slices are ready")
-    assert answer.podsets == ("slice",)
-    assert answer.selector == {words.POOL_JOBSET_NAME: "js", words.POOL_JOBSET_NAMESPACE: "ml"}
-    assert not only(decided(_queued(), workload(state="Ready"), *pools, **CHECKS), Answer, Delete)
-
-
-def test_it_queues_again_when_they_are_not_to_be_had() -> None:
-    late = workload(reserved_since=moment(-2000))
-    answer = one(decided(_queued(), late, pool(0, digest=asks_of_the_pod()), **CHECKS), Answer)
-    assert answer.state == "Retry"
-    assert answer.message == "1 of 2 slices are ready; given back after 30m0s"
-
-
-def test_its_pools_are_kept_only_while_it_has_quota() -> None:
-    digest = asks_of_the_pod()
-    assert only(decided(_queued(), workload(active=False), pool(0, digest=digest, created=NOW - 400), **CHECKS), Delete)
-    assert only(decided(_queued(), workload(state="Retry"), pool(0, digest=digest, created=NOW - 400), **CHECKS), Delete)
-
-
-def test_what_cannot_be_is_rejected() -> None:
-    flavors = {"v5p": {"nodeLabels": {**TPU, "cloud.google.com/gke-tpu-topology": "5x5x5"}}}
-    answer = one(decided(_queued(), workload(), checks=frozenset({"slices"}), flavors=flavors), Answer)
-    assert answer.state == "Rejected"
-    assert "5x5x5 is no topology" in answer.message
-
-
-def test_checks_of_others_are_left_to_them() -> None:
-    assert kinds(decided(_queued(), workload(), flavors=FLAVORS)) == []
-
-
-def test_workloads_without_slices_pass() -> None:
-    plain = jobset(queued=True, suspended=True, pod={"metadata": {}, "spec": {"containers": [{}]}})
-    assert one(decided(plain, workload(), **CHECKS), Answer).message == "no slices are wanted"
-    assert one(decided(workload("unknown"), **CHECKS), Answer).state == "Ready"
-
-
-def test_a_check_is_marked_as_looked_after() -> None:
-    check = Subject("kueue.x-k8s.io/v1beta2", "AdmissionCheck", "", "slices")
-    tell = one(decided(idle_checks=(check,)), Tell)
-    assert (tell.about, tell.condition, tell.status) == (check, "Active", "True")

@@ -16,7 +16,7 @@ from sliceworks.controllers.slices.world import Create, Decision, Delete, Tell
 if TYPE_CHECKING:
     from sliceworks.controllers.slices.demands import Demand
     from sliceworks.controllers.slices.settings import Settings
-    from sliceworks.controllers.slices.views import Pool, Ref
+    from sliceworks.controllers.slices.views import Ref
     from sliceworks.controllers.slices.world import Action, World
 
 
@@ -48,7 +48,7 @@ def decide(world: World, settings: Settings) -> Decision:
     steps.remembered()
     # 4. Say how it stands.
     admission.answer(wanted, standings, world, settings, decision)
-    _report(standings, world, decision)
+    _report(wanted, standings, world, decision)
     decision.actions.sort(key=_urgency)
     return decision
 
@@ -58,16 +58,12 @@ def _urgency(action: Action) -> int:
     return 0 if isinstance(action, Delete) else 1 if isinstance(action, Create) else 2
 
 
-def _report(standings: dict[Ref, list[Standing]], world: World, decision: Decision) -> None:
-    pools: dict[Ref, list[Pool]] = {}
-    for pool in world.pools.values():
-        if pool.ours:
-            pools.setdefault(pool.jobset, []).append(pool)
-    for ref in dict.fromkeys([*standings, *pools]):
+def _report(wanted: list[Demand], standings: dict[Ref, list[Standing]], world: World, decision: Decision) -> None:
+    for ref, slices in gathering.slices_of(wanted, world).items():
         jobset = world.jobsets.get(ref)
         if jobset is None or jobset.suspended:
             continue
-        found = gathering.report(jobset, standings.get(ref, ()), pools.get(ref, ()))
+        found = gathering.report(jobset, standings.get(ref, []), slices)
         if found is not None:
             decision.actions.append(found)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from sliceworks.base import duration
 from sliceworks.controllers.slices import words
@@ -14,10 +15,18 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.demands import Demand
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.controllers.slices.steps import Standing
-    from sliceworks.controllers.slices.views import JobSetView, Pool, Ref
+    from sliceworks.controllers.slices.views import JobSetView, Ref
     from sliceworks.controllers.slices.world import World
 
 _HAD = ("RUNNING", "RECONCILING")
+
+
+@dataclass(slots=True)
+class Slices:
+    """What one JobSet has: how many slices are ready for its Jobs, and which Jobs have one, or wait for one."""
+
+    ready: int = 0
+    jobs: set[Ref] = field(default_factory=set)
 
 
 def limit_of(jobset: JobSetView, settings: Settings) -> float:
@@ -57,20 +66,20 @@ def resume(world: World, decision: Decision) -> None:
             decision.actions.append(Resume(jobset.subject))
 
 
-def report(jobset: JobSetView, standings: Iterable[Standing], pools: Iterable[Pool]) -> Tell | None:
+def report(jobset: JobSetView, found: list[Standing], slices: Slices) -> Tell | None:
     """The JobSet's condition, where it is not what stands there already."""
-    found = list(standings)
-    ready = sum(pool.status in _HAD for pool in pools)
     waiting = [each for each in found if each.state != "ready"]
-    total = max(ready + len(waiting), len(found))
+    # One that sits on the slice of a Job that waits has left that one without: those two want two, whatever each step says.
+    total = max(slices.ready + len(waiting), len(found), len(slices.jobs))
     if not total or jobset.ended or jobset.deleting:
         return None
     worst = next((each for each in waiting if each.news), None) or next((each for each in waiting if each.problem), None)
     problem = worst.problem if worst is not None else None
-    message = f"{ready} of {total} slices are ready"
+    message = f"{slices.ready} of {total} slices are ready"
     told = jobset.told
-    reason = "Ready" if not waiting else problem.reason if problem is not None else "Provisioning"
-    status = "False" if waiting else "True"
+    lacking = slices.ready < total
+    reason = "Ready" if not lacking else problem.reason if problem is not None else "Provisioning"
+    status: Literal["True", "False"] = "False" if lacking else "True"
     if (told.status, told.reason) == (status, reason) and told.message.startswith(message) and not (worst and worst.news):
         return None  # what was said when it happened says more than that it did
     if problem is not None:
@@ -78,9 +87,28 @@ def report(jobset: JobSetView, standings: Iterable[Standing], pools: Iterable[Po
     return Tell(
         jobset.subject,
         words.JOBSET_CONDITION,
-        "False" if waiting else "True",
+        status,
         reason,
         message,
         urgent=(told.status, told.reason) != (status, reason),
         since=told.since if told.status == status else None,
     )
+
+
+def slices_of(wanted: Iterable[Demand], world: World) -> dict[Ref, Slices]:
+    """The slices of each JobSet: its own on which nobody else sits, and those of others on which its Jobs sit."""
+    found: dict[Ref, Slices] = {}
+    for demand in wanted:
+        found.setdefault(demand.jobset.ref, Slices()).jobs.add(demand.job)
+    for pool in world.pools.values():
+        if pool.ours and world.guest(pool) is None:
+            has = found.setdefault(pool.jobset, Slices())
+            has.ready += pool.status in _HAD
+            has.jobs.update([pool.job] if pool.job.name else ())
+    for job, seat in world.seats.items():
+        sat = world.pools.get(seat.pool)
+        if sat is not None and sat.ours:
+            has = found.setdefault(seat.jobset, Slices())
+            has.ready += sat.jobset != seat.jobset
+            has.jobs.add(job)
+    return found
