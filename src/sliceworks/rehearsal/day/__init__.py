@@ -1,0 +1,1 @@
+"""A rehearsed day: what is recorded of it, and what is shown of that."""
