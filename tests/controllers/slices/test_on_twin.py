@@ -63,6 +63,20 @@ def test_from_a_jobset_to_its_pods_and_back() -> None:
     on_rig(main, **FAST)
 
 
+def test_a_disk_of_images_comes_with_every_host() -> None:
+    image = "projects/images/global/images/training-7"
+
+    async def main(rig: Rig) -> None:
+        await rig.client.create(jobset(seconds=100))
+        await _running(rig, 2)
+        (made,) = [pool for pool in (await rig.pools()).values() if pool["config"].get("machineType", "").startswith("ct")]
+        assert made["config"]["secondaryBootDisks"] == [{"diskImage": image, "mode": "CONTAINER_IMAGE_CACHE"}]
+        await clock.sleep(30)
+        assert rig.calls["POST"] == 1, "what the cloud says of the pool is what was asked for: it is not made again"
+
+    on_rig(main, replace(SETTINGS, node_secondary_disk=image), **FAST)
+
+
 async def _is(rig: Rig, status: str) -> bool:
     return (await rig.condition()).get("status") == status
 
