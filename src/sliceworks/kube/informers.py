@@ -21,6 +21,7 @@ from sliceworks.kube.store import Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sliceworks.base.errors import SliceworksError
     from sliceworks.kube.backoff import Backoff
     from sliceworks.kube.client import Client
     from sliceworks.kube.resources import Resource
@@ -119,6 +120,11 @@ class Informer:
     def synced(self) -> bool:
         """Whether the cache has been filled."""
         return self._shared.synced.is_set()
+
+    @property
+    def error(self) -> SliceworksError | None:
+        """What stands in the way of reading; None where nothing does."""
+        return self._shared.reflector.error
 
     def add_handler(self, handler: Handler, *, resync: float = 0.0) -> None:
         """Be told of every change, first of all there is; with `resync`, of everything again after so many seconds."""

@@ -1,0 +1,78 @@
+"""What a page gets to draw with: the world, what was asked for, live updates, and the one way to change something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nicegui import context, ui
+
+from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sliceworks.cloud import Container
+    from sliceworks.console.world import Changes, World
+    from sliceworks.kube.resources import Resource
+
+_REDRAW_EVERY = 0.25  # seconds: nobody reads faster
+_AGES_EVERY = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """What one console was started with. `container` is the cloud behind the cluster, where that is known; `folder` is where the
+    user's documents and results are looked for."""
+
+    world: World
+    allow_changes: bool = False
+    container: Container | None = None
+    folder: Path = field(default_factory=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """One page, open in one browser. `arguments` are the parts of its address."""
+
+    console: Console
+    arguments: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def world(self) -> World:
+        return self.console.world
+
+    @property
+    def allow_changes(self) -> bool:
+        return self.console.allow_changes
+
+    def live(self, redraw: Callable[[Changes], None], *resources: Resource, ages: float = _AGES_EVERY) -> None:
+        """Draw now, then whenever one of these kinds has changed, four times a second at most; and for the sake of ages every few
+        seconds. `redraw` is told which objects have changed and updates what is drawn; it must not draw everything anew."""
+        feed = self.world.feed(*resources)
+        redraw({})
+        drawn = clock.loop_time()
+
+        def look() -> None:
+            nonlocal drawn
+            changes = feed.take()
+            if changes or clock.loop_time() - drawn >= ages:
+                drawn = clock.loop_time()
+                redraw(changes)
+
+        ui.timer(_REDRAW_EVERY, look)
+        context.client.on_delete(feed.close)
+
+    async def change(self, action: Callable[[], Awaitable[object]], done: str) -> bool:
+        """Do something to the cluster and say that it is done, or why it is not. A console without --allow-changes refuses."""
+        try:
+            if not self.allow_changes:
+                raise SliceworksError("this console only looks", hint="start it with --allow-changes")
+            await action()
+        except SliceworksError as error:
+            ui.notify(f"{error.message}{f': {error.hint}' if error.hint else ''}", type="negative", multi_line=True)
+            return False
+        ui.notify(done, type="positive")
+        return True

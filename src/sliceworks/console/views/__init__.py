@@ -1,0 +1,1 @@
+"""What pages show, as plain data: pure functions of the world, tested without a browser."""
