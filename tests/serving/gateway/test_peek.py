@@ -51,8 +51,9 @@ def test_the_end_of_a_body_tells_what_all_of_it_would(
         slow = peeking._read(written)
     except Refusal:
         return
-    quick = peeking._at_the_end(written) if len(written) > 5000 else None
-    assert quick is None or quick.model == slow.model
+    if len(written) > 5000:
+        for quick in (peeking._at_the_end(written), peeking._at_the_beginning(written, 1)):
+            assert quick is None or quick.model == slow.model
     found = peek(written)
     assert found.model == slow.model
     if found.model is not None:
@@ -65,9 +66,10 @@ def test_a_long_prompt_is_not_read(after: bytes, monkeypatch: pytest.MonkeyPatch
         raise AssertionError("it was read")
 
     monkeypatch.setattr(peeking, "_read", fail)
-    prompt = b'word \\"model\\" {[ ' * 10_000
-    body = b'{"messages":[{"role":"user","content":"' + prompt + b'"}],"model":"m"' + after + b"}"
-    assert peek(body).model == "m"
+    prompt = 'größe \\"model\\" {[ '.encode() * 10_000
+    messages = b'"messages":[{"role":"user","content":"' + prompt + b'"}]'
+    assert peek(b"{" + messages + b',"model":"m"' + after + b"}").model == "m"
+    assert peek(b'{ "model": "m",' + messages + after + b"}\n").model == "m"
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,17 @@ def test_no_spelling_hides_a_model(body: bytes) -> None:
     text = b"x" * 9000
     for filled in (body + b"}", body + b',"prompt":"' + text + b'"}', b'{"prompt":"' + text + b'",' + body[1:] + b"}"):
         assert peek(filled).model == "secret"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-be", "utf-16-le", "utf-32-be", "utf-16", "utf-8-sig"])
+def test_no_encoding_hides_a_model(encoding: str) -> None:
+    """Each byte of such a text could be read as another letter: Python's own reader guesses the encoding, and so do servers."""
+    decoy = b'","model":"allowed","x":"'
+    hidden = "".join(chr(one * 256 + two) for one, two in zip(decoy[::2], decoy[1::2] + b" ", strict=False))
+    body = ('{"model":"secret","prompt":"' + "x" * 9000 + hidden + '"}').encode(encoding)
+    assert json.loads(body)["model"] == "secret"
+    with pytest.raises(Refusal):
+        peek(body)
 
 
 def test_a_model_within_something_else_is_not_the_model() -> None:

@@ -1,9 +1,12 @@
-"""What the gateway must know of a body: which model it names. Most bodies are read for that; the end of a long one is enough.
+"""What the gateway must know of a body: which model it names. Short bodies are read for that; of long ones the ends are enough.
 
 A prompt may be long, and concerns nobody but the model. Clients write the model's name first or last. A name within a text
 has its quotes escaped, so `"model"` with bare quotes is a token of its own, and brackets after it tell whether it is a field of the
 outermost object. One that is, and has no other after it, is the one that counts, whatever comes before: of two fields with the same
-name the last is taken. Whatever is not so plain is read whole.
+name the last is taken. One at the very beginning counts where that token is nowhere else. Whatever is not so plain is read whole.
+
+None of this looks at the text between. No byte of a letter beyond ASCII is a quote or a bracket in UTF-8; in UTF-16, which some
+servers guess from zeros at the beginning, it could be: what does not begin like an object in UTF-8 is read whole, and refused.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ import orjson
 from sliceworks.serving.gateway.refusals import malformed
 
 _FIELD = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"([^"\\]*)"')
-_TOKEN = b'"model"'
+_TOKEN, _ESCAPED = b'"model"', b"\\u00"
+_OPENING = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"')
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NEAR = 2048
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -33,8 +37,8 @@ class Peek:
 
 def peek(body: bytes) -> Peek:
     """Find the model. Refuses what is no JSON object, where it looks."""
-    if len(body) > 2 * _NEAR and body.isascii():
-        found = _at_the_end(body)
+    if len(body) > 2 * _NEAR and (opening := _OPENING.match(body)) is not None:
+        found = _at_the_end(body) or _at_the_beginning(body, opening.end() - 1)
         if found is not None:
             return found
     return _read(body)
@@ -49,11 +53,22 @@ def _at_the_end(body: bytes) -> Peek | None:
     match = _FIELD.match(body, at)
     rest = body[at:]
     # A name may be written in escapes, too: nobody does that in good faith.
-    if match is None or b"\\u00" in rest:
+    if match is None or not rest.isascii() or _ESCAPED in rest:
         return None
     bare = _TEXTS.sub(b"", rest)
     closed, opened = bare.count(b"}") + bare.count(b"]"), bare.count(b"{") + bare.count(b"[")
     if closed - opened != 1 or b'"' in bare or not bare.rstrip().endswith(b"}"):
+        return None
+    return Peek(match[1].decode(), match.span(1))
+
+
+def _at_the_beginning(body: bytes, at: int) -> Peek | None:
+    """The first field, if it has that name and there can be no other, within or without."""
+    match = _FIELD.match(body, at)
+    if match is None or not match[1].isascii() or body.rfind(_TOKEN) != at or not body[-64:].rstrip().endswith(b"}"):
+        return None
+    # To look for one byte is much quicker than for several, and many texts have no escapes at all.
+    if b"\\" in body and body.rfind(_ESCAPED) >= 0:
         return None
     return Peek(match[1].decode(), match.span(1))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import clock, collector
+from sliceworks.base import clock, collector, memory
 from sliceworks.base.errors import SliceworksError
 from sliceworks.serving.gateway.admin import Admin
 from sliceworks.serving.gateway.app import Application
@@ -191,6 +191,7 @@ class Program:
 async def run(program: Program, told: Callable[[Ports], None], *, notice: float = 0.0) -> None:
     """Run until a signal; SIGHUP reads the document again. `notice` is how long probes say no before the port closes."""
     loop = asyncio.get_running_loop()
+    memory.keep_freed()
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
