@@ -116,6 +116,17 @@ def rfc3339_micro(moment: datetime) -> str:
     return f"{moment.astimezone(UTC).isoformat(timespec='microseconds')[:26]}Z"
 
 
+def parse(text: Any) -> datetime | None:
+    """A time as Kubernetes writes it; None where there is none, or something else."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
 def wait_until(true: Callable[[], bool], timeout: float, *, every: float = 0.02) -> bool:
     """Look again and again, in real time and without a loop, until something outside has happened; False when it has not."""
     deadline = time.monotonic() + timeout

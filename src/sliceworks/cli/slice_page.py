@@ -84,7 +84,7 @@ def _condition(jobset: dict[str, Any] | None) -> str:
 def _node(node: dict[str, Any]) -> tuple[object, ...]:
     metadata = node["metadata"]
     ready = reading.condition(node.get("status") or {}, "Ready").get("status", "Unknown")
-    born = reading.moment(metadata.get("creationTimestamp"))
+    born = clock.parse(metadata.get("creationTimestamp"))
     age = duration.human(clock.since(born).total_seconds()) if born else "unknown"
     return (metadata["name"], ready, (metadata.get("labels") or {}).get(words.ZONE), age)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
+from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import prices, tpus
 from sliceworks.controllers.slices import bodies, reading
@@ -132,7 +133,7 @@ def _nodes(nodes: Iterable[Object]) -> tuple[Counter[str], dict[str, datetime]]:
             continue
         if reading.condition(node.get("status") or {}, "Ready").get("status") == "True":
             ready[pool] += 1
-        moment = reading.moment(metadata.get("creationTimestamp"))
+        moment = clock.parse(metadata.get("creationTimestamp"))
         if moment is not None and (pool not in born or moment < born[pool]):
             born[pool] = moment
     return ready, born

@@ -6,8 +6,9 @@ google-auth before a request needs one.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sliceworks.base.lazy import exports
 
 if TYPE_CHECKING:
     from sliceworks.cloud.container import Container
@@ -27,7 +28,7 @@ _HOMES = {
     "session": ("Session",),
     "transport": ("Request", "Response", "Transport"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__getattr__, __dir__ = exports(__name__, _HOMES)
 
 __all__ = [
     "NEVER",
@@ -43,14 +44,3 @@ __all__ = [
     "Token",
     "Transport",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})

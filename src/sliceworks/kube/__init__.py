@@ -5,8 +5,9 @@ The names below are what the other rooms use. Each is imported when it is first 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sliceworks.base.lazy import exports
 
 if TYPE_CHECKING:
     from sliceworks.kube.backoff import NEVER, Backoff, Retry
@@ -42,7 +43,7 @@ _HOMES = {
     "watching": ("Event",),
     "workqueue": ("WorkQueue",),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__getattr__, __dir__ = exports(__name__, _HOMES)
 
 __all__ = [
     "GVK",
@@ -81,14 +82,3 @@ __all__ = [
     "parse_fields",
     "parse_labels",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})

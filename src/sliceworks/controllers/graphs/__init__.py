@@ -5,19 +5,13 @@ The names below are what other rooms use. Each is imported when it is first aske
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sliceworks.base.lazy import exports
 
 if TYPE_CHECKING:
     from sliceworks.controllers.graphs.controller import GraphController
     from sliceworks.controllers.graphs.options import Options
 
-_HOME_OF = {"GraphController": "controller", "Options": "options"}
+__getattr__, __dir__ = exports(__name__, {"controller": ("GraphController",), "options": ("Options",)})
 __all__ = ["GraphController", "Options"]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base import duration
+from sliceworks.base import clock, duration
 from sliceworks.base.errors import SliceworksError
 from sliceworks.controllers.slices import asks, words
 from sliceworks.controllers.slices.views import (
@@ -57,7 +57,7 @@ def read_leader(pod: Mapping[str, Any], settings: Settings) -> Leader | None:
         jobset=Ref(namespace, jobset),
         template=labels.get(words.REPLICATED_JOB, ""),
         ask=_ask(kind, metadata, spec, settings),
-        since=moment(metadata.get("creationTimestamp")) or _LONG_AGO,
+        since=clock.parse(metadata.get("creationTimestamp")) or _LONG_AGO,
         told=told(status, words.POD_CONDITION),
         version=version(metadata),
     )
@@ -76,13 +76,13 @@ def read_jobset(obj: Mapping[str, Any]) -> JobSetView:
         subject=subject(obj.get("apiVersion", "jobset.x-k8s.io/v1alpha2"), "JobSet", metadata),
         ref=Ref(metadata.get("namespace", ""), metadata["name"]),
         ended=ended.lower(),
-        ended_at=moment(condition(status, ended).get("lastTransitionTime")) if ended else None,
+        ended_at=clock.parse(condition(status, ended).get("lastTransitionTime")) if ended else None,
         deleting="deletionTimestamp" in metadata,
         suspended=suspended,
         suspended_since=_suspended_since(stopped, metadata) if suspended else None,
         queued=queued,
         drained=is_drained(obj),
-        held_until=moment(annotations.get(words.HELD_UNTIL)),
+        held_until=clock.parse(annotations.get(words.HELD_UNTIL)),
         time_limit=_seconds(annotations.get(words.TIME_LIMIT)),
         jobs=frozenset(f"{metadata['name']}-{each.name}-{index}" for each in templates.values() for index in range(each.replicas)),
         templates=templates,
@@ -108,7 +108,7 @@ def read_workload(obj: Mapping[str, Any]) -> WorkloadView | None:
         subject=subject(obj.get("apiVersion", "kueue.x-k8s.io/v1beta2"), "Workload", metadata),
         jobset=Ref(metadata.get("namespace", ""), owner["name"] if owner else ""),
         checks=checks,
-        reserved_since=moment(reserved.get("lastTransitionTime")),
+        reserved_since=clock.parse(reserved.get("lastTransitionTime")),
         active=reserved.get("status") == "True" and not over and (obj.get("spec") or {}).get("active") is not False,
         flavors={each["name"]: tuple(dict.fromkeys((each.get("flavors") or {}).values())) for each in assigned},
         version=version(metadata),
@@ -169,9 +169,9 @@ def _slim(template: Mapping[str, Any]) -> Object:
 
 
 def _suspended_since(stopped: Mapping[str, Any], metadata: Mapping[str, Any]) -> datetime:
-    if stopped.get("status") == "True" and (since := moment(stopped.get("lastTransitionTime"))):
+    if stopped.get("status") == "True" and (since := clock.parse(stopped.get("lastTransitionTime"))):
         return since
-    return moment(metadata.get("creationTimestamp")) or _LONG_AGO
+    return clock.parse(metadata.get("creationTimestamp")) or _LONG_AGO
 
 
 def _attempts(text: str | None) -> dict[str, Attempt]:
@@ -200,23 +200,14 @@ def told(status: Mapping[str, Any], kind: str) -> Told:
     found = condition(status, kind)
     if not found:
         return Told()
-    return Told(found.get("status", ""), found.get("reason", ""), found.get("message", ""), moment(found.get("lastTransitionTime")))
+    return Told(
+        found.get("status", ""), found.get("reason", ""), found.get("message", ""), clock.parse(found.get("lastTransitionTime"))
+    )
 
 
 def subject(api_version: str, kind: str, metadata: Mapping[str, Any]) -> Subject:
     """Whom events and conditions are about."""
     return Subject(api_version, kind, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
-
-
-def moment(text: Any) -> datetime | None:
-    """A time as Kubernetes writes it."""
-    if not isinstance(text, str) or not text:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def version(metadata: Mapping[str, Any]) -> int:

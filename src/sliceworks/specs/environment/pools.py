@@ -65,11 +65,10 @@ class Pool(Spec):
         return self
 
 
-class CpuPool(Pool):
-    """Ordinary machines."""
+class Machines(Pool):
+    """Nodes that come and go one by one: so many, or as many as are needed."""
 
-    machine_type: str = "n1-standard-4"
-    nodes: Natural | None = Field(default=None, description="A fixed number; 3 when there is no autoscaling either.")
+    nodes: Natural | None = None
     autoscaling: Autoscaling | None = None
 
     @model_validator(mode="after")
@@ -77,6 +76,13 @@ class CpuPool(Pool):
         if self.nodes is not None and self.autoscaling is not None:
             raise ValueError("give nodes or autoscaling, not both")
         return self
+
+
+class CpuPool(Machines):
+    """Ordinary machines."""
+
+    machine_type: str = "n1-standard-4"
+    nodes: Natural | None = Field(default=None, description="A fixed number; 3 when there is no autoscaling either.")
 
 
 class TpuPool(Pool):
@@ -89,7 +95,7 @@ class TpuPool(Pool):
     group: str = Field(default="", description="Slices of one multi-slice group share this label.")
 
 
-class GpuPool(Pool):
+class GpuPool(Machines):
     """Machines with GPUs."""
 
     machine_type: str = "n1-standard-4"
@@ -101,13 +107,6 @@ class GpuPool(Pool):
     gvnic: bool = False
     local_ssds: Natural = 0
     nodes: Natural | None = Field(default=None, description="A fixed number; 1 when there is no autoscaling either.")
-    autoscaling: Autoscaling | None = None
-
-    @model_validator(mode="after")
-    def _one_size(self) -> Self:
-        if self.nodes is not None and self.autoscaling is not None:
-            raise ValueError("give nodes or autoscaling, not both")
-        return self
 
 
 class Pools(Spec):

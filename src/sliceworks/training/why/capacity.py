@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base import duration
+from sliceworks.base import clock, duration
 from sliceworks.catalog import labels
 from sliceworks.training.states import condition
 from sliceworks.training.why import kinds
 from sliceworks.training.why.answer import Seen, seen
-from sliceworks.training.why.evidence import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,9 +109,9 @@ def _being_made(evidence: Evidence, where: list[Seen], reason: str, message: str
 
 def _begun(evidence: Evidence) -> str:
     """How long the cloud has been at it."""
-    times = [moment(each.started) for each in evidence.operations if not each.done]
+    times = [clock.parse(each.started) for each in evidence.operations if not each.done]
     times += [
-        moment(each.get("eventTime") or each.get("lastTimestamp"))
+        clock.parse(each.get("eventTime") or each.get("lastTimestamp"))
         for each in evidence.events
         if each["reason"] == labels.CREATION_STARTED
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.training.states import condition
@@ -11,6 +10,7 @@ from sliceworks.training.words import QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
 Object = dict[str, Any]
 
@@ -82,17 +82,6 @@ class Evidence:
 
 def is_true(obj: Object | None, kind: str) -> bool:
     return condition(obj, kind).get("status") == "True"
-
-
-def moment(text: Any) -> datetime | None:
-    """A time as Kubernetes writes it."""
-    if not isinstance(text, str) or not text:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def owner(obj: Object) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import duration
+from sliceworks.base import clock, duration
 from sliceworks.catalog import labels
 from sliceworks.training.states import condition
 from sliceworks.training.why import containers, kinds
 from sliceworks.training.why.answer import seen
-from sliceworks.training.why.evidence import is_true, moment
+from sliceworks.training.why.evidence import is_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def stopped(evidence: Evidence) -> Iterator[Cause]:
     jobset = evidence.jobset
     if not evidence.suspended:
         return
-    until = moment((jobset["metadata"].get("annotations") or {}).get(labels.HELD_UNTIL))
+    until = clock.parse((jobset["metadata"].get("annotations") or {}).get(labels.HELD_UNTIL))
     if until is not None:
         yield _held(evidence, until.isoformat().replace("+00:00", "Z"))
     elif not evidence.queue:

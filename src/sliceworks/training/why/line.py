@@ -6,11 +6,11 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import quantity
+from sliceworks.base import clock, quantity
 from sliceworks.training.states import condition, state
 from sliceworks.training.why import kinds, quota
 from sliceworks.training.why.answer import Ahead, Release, Seen, Waiter, seen
-from sliceworks.training.why.evidence import is_true, moment, owner
+from sliceworks.training.why.evidence import is_true, owner
 from sliceworks.training.why.matching import amount
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _amount(holder: Object, flavor: str, resource: str = "") -> Fraction:
 
 def _end(evidence: Evidence, holder: Object) -> tuple[datetime | None, str]:
     """When a running job ends at the latest, or should: by its own estimate, else by its deadline."""
-    began = moment(condition(holder, "Admitted").get("lastTransitionTime"))
+    began = clock.parse(condition(holder, "Admitted").get("lastTransitionTime"))
     jobset = evidence.holder_jobsets.get((holder["metadata"]["namespace"], owner(holder))) or {}
     if jobset and state(jobset) in ("starting", "queued"):
         return None, "it has not started yet"
@@ -186,9 +186,9 @@ def _seconds(text: Any) -> float:
 def _waiter(row: Object) -> Waiter:
     metadata = row["metadata"]
     priority = int(row.get("priority", (row.get("spec") or {}).get("priority")) or 0)
-    return Waiter(metadata["namespace"], owner(row), priority, moment(metadata.get("creationTimestamp")))
+    return Waiter(metadata["namespace"], owner(row), priority, clock.parse(metadata.get("creationTimestamp")))
 
 
 def _holder(workload: Object) -> Waiter:
-    since = moment(condition(workload, "Admitted").get("lastTransitionTime"))
+    since = clock.parse(condition(workload, "Admitted").get("lastTransitionTime"))
     return Waiter(workload["metadata"]["namespace"], owner(workload), int(workload["spec"].get("priority") or 0), since)
