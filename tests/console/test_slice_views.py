@@ -1,0 +1,152 @@
+"""Slices as nodes and pods tell of them, and what is drawn of each."""
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from sliceworks.console.views import drawings, plans, slices
+from sliceworks.console.views.hosts import HostState, in_order
+
+Object = dict[str, Any]
+_GKE = "cloud.google.com/gke-"
+V5E, V5P = "tpu-v5-lite-podslice", "tpu-v5p-slice"
+
+
+def node(name: str, pool: str = "p", tpu: str = V5E, topology: str = "4x4", **more: Any) -> Object:
+    labels = {f"{_GKE}nodepool": pool, f"{_GKE}tpu-accelerator": tpu, f"{_GKE}tpu-topology": topology, **more.get("labels", {})}
+    ready = more.get("ready", "True")
+    conditions = [{"type": "Ready", "status": ready, "message": "so it says"}] if ready else []
+    return {
+        "metadata": {"name": name, "labels": labels, "annotations": more.get("annotations", {})},
+        "spec": more.get("spec", {}),
+        "status": {"capacity": {"google.com/tpu": "4"}, "conditions": conditions},
+    }
+
+
+def pod(name: str, on: str, *, jobset: str = "train", phase: str = "Running", chips: bool = True) -> Object:
+    limits = {"google.com/tpu": "4"} if chips else {"cpu": "1"}
+    return {
+        "metadata": {"name": name, "namespace": "ml", "labels": {"jobset.sigs.k8s.io/jobset-name": jobset}},
+        "spec": {"nodeName": on, "containers": [{"resources": {"limits": limits}}]},
+        "status": {"phase": phase},
+    }
+
+
+def one(*nodes: Object, pods: list[Object] | None = None, jobsets: list[Object] | None = None) -> slices.SliceView:
+    [found] = slices.slices(list(nodes), pods or [], jobsets or [])
+    return found
+
+
+def test_a_pool_of_several_hosts_is_one_slice_with_its_hosts_in_the_order_people_count() -> None:
+    found = one(*(node(f"h-{number}", topology="8x16") for number in (10, 2, 1)))
+    assert [host.name for host in found.hosts[:3]] == ["h-1", "h-2", "h-10"]
+    assert (found.type_name, found.chips, len(found.hosts)) == ("v5litepod-128", 128, 32)
+    assert {host.state for host in found.hosts[3:]} == {HostState.MISSING}
+    assert in_order("a2b") < in_order("a10b")
+
+
+@pytest.mark.parametrize(
+    ("given", "state"),
+    [
+        ({}, HostState.READY),
+        ({"ready": ""}, HostState.BOOTING),
+        ({"ready": "Unknown"}, HostState.FAILED),
+        ({"ready": "False", "annotations": {"sliceworks.dev/state": "preempted"}}, HostState.PREEMPTED),
+        ({"ready": "False", "annotations": {"sliceworks.dev/state": "maintenance"}}, HostState.MAINTENANCE),
+        ({"ready": "False", "spec": {"taints": [{"key": "cloud.google.com/impending-node-termination"}]}}, HostState.PREEMPTED),
+        ({"spec": {"unschedulable": True}}, HostState.DRAINING),
+    ],
+)
+def test_a_host_stands_as_its_node_says(given: Object, state: HostState) -> None:
+    found = one(node("a", topology="2x2", **given))
+    assert found.state is state
+    assert f"1 {state}" in found.summary
+
+
+def test_a_host_runs_the_job_whose_pod_has_its_chips() -> None:
+    nodes = [node("a"), node("b"), node("c"), node("d")]
+    running = [pod("w0", "a"), pod("w1", "b", phase="Pending"), pod("w2", "c", phase="Succeeded"), pod("log", "d", chips=False)]
+    found = one(*nodes, pods=running)
+    assert [host.state for host in found.hosts] == [HostState.RUNNING, HostState.READY, HostState.READY, HostState.READY]
+    assert (found.owner, found.team) == ("ml/train", "ml")
+    assert found.hosts[0].told == "Host 0 (a) runs ml/train"
+    assert found.hosts[1].message == "ml/train is starting here"
+    assert found.hosts[3].work is None
+
+
+def test_the_slices_of_a_drained_jobset_are_draining() -> None:
+    owned = {"google.com/tpu-provisioner-jobset-name": "train", "google.com/tpu-provisioner-jobset-namespace": "ml"}
+    drained = {"metadata": {"name": "train", "namespace": "ml", "annotations": {"slices.sliceworks.dev/drain": "true"}}}
+    found = one(node("a", topology="2x2", labels=owned), jobsets=[drained])
+    assert (found.state, found.owner) == (HostState.DRAINING, "ml/train")
+
+
+def test_machines_that_are_slices_by_themselves_are_told_apart_and_so_are_those_without_a_pool() -> None:
+    gpu = {
+        "metadata": {"name": "g", "labels": {f"{_GKE}accelerator": "nvidia-l4"}},
+        "status": {"capacity": {"nvidia.com/gpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    strange = {"metadata": {"name": "x"}, "status": {"capacity": {"google.com/tpu": "3"}}}
+    plain = {"metadata": {"name": "cpu"}, "status": {"capacity": {"cpu": "3"}}}
+    found = slices.slices([node("a", topology="2x2"), node("b", topology="2x2"), gpu, strange, plain], [])
+    assert {each.name: each.type_name for each in found} == {"a": "v5litepod-4", "b": "v5litepod-4", "g": "l4-1", "x": "3 chips"}
+    for each in found:
+        ElementTree.fromstring(drawings.tile(each))
+
+
+def test_slices_in_trouble_come_first_and_the_filter_finds_what_is_asked_for() -> None:
+    found = slices.slices([node("a", "p1", topology="2x2"), node("b", "p2", topology="2x2", ready="False")], [pod("w", "a")])
+    assert [each.name for each in found] == ["b", "a"]
+    assert [each.name for each in found if slices.Wanted(state="running")(each)] == ["a"]
+    assert [each.name for each in found if slices.Wanted(team="ml", text="TRAIN v5")(each)] == ["a"]
+    assert not [each for each in found if slices.Wanted(type_name="v5p-8")(each)]
+
+
+@pytest.mark.parametrize(
+    ("topology", "hosts", "chips", "links", "wraps"),
+    [("2x4", 2, 8, 10, 0), ("16x16", 64, 256, 480, 2), ("2x2x1", 1, 4, 4, 0), ("2x2x4", 4, 16, 28, 0), ("4x4x4", 16, 64, 108, 3)],
+)
+def test_a_drawing_has_every_host_and_chip_once_and_wraps_around_only_where_the_torus_does(
+    topology: str, hosts: int, chips: int, links: int, wraps: int
+) -> None:
+    found = one(node("a", tpu=V5P if topology.count("x") == 2 else V5E, topology=topology))
+    plan = plans.plan(found.shape, len(found.hosts), found.chips)
+    assert len(plan.hosts) == hosts
+    places = [chip for host in plan.hosts for chip in host.chips]
+    assert len(places) == len(set(places)) == chips
+    assert (len(plan.links), len(plan.wraps)) == (links, wraps)
+    picture = drawings.large(found)
+    ElementTree.fromstring(picture)
+    assert len(re.findall(r'class="sw-pick"', picture)) == hosts
+    assert ("sw-wraps" in picture) == bool(wraps)
+
+
+def test_no_host_of_a_solid_slice_hides_another() -> None:
+    found = one(node("a", tpu=V5P, topology="8x8x16"))
+    plan = plans.plan(found.shape, len(found.hosts), found.chips)
+    for one_host in plan.hosts:
+        x, y = one_host.middle
+        inside = [other for other in plan.hosts if other is not one_host and _within(x, y, other.outline)]
+        assert not inside
+
+
+def _within(x: float, y: float, outline: tuple[tuple[float, float], ...]) -> bool:
+    sides = zip(outline, (*outline[1:], outline[0]), strict=True)
+    turns = [(c - a) * (y - b) - (d - b) * (x - a) for (a, b), (c, d) in sides]
+    return all(turn > 0 for turn in turns) or all(turn < 0 for turn in turns)
+
+
+def test_a_state_is_told_by_more_than_its_colour() -> None:
+    signs = {drawings.sign(state) for state in HostState}
+    assert len({re.sub(r"(sw-is|sw-mark)-\w+", "", sign) for sign in signs}) == len(HostState)
+    found = one(node("<b>", topology="2x2", ready="False"))
+    assert "&lt;b&gt;" in drawings.large(found)
+    assert "<b>" not in drawings.large(found)
+
+
+def test_a_tile_stays_small_whatever_the_slice() -> None:
+    found = one(node("a", topology="16x16"))
+    assert len(drawings.tile(found)) < 4000
+    assert drawings.tile(found).count("<path") == 2
