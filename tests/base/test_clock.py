@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -98,6 +99,35 @@ def test_time_runs_faster_and_can_be_moved_on() -> None:
     assert 3720 <= passed < 3900
     assert speed == 5000
     assert time.monotonic() - real < 2
+
+
+def test_time_can_be_paused_while_sockets_go_on_and_be_moved_on_meanwhile() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, clock.ScaledLoop)
+        fired: list[float] = []
+        loop.call_later(0.5, lambda: fired.append(loop.time()))
+        loop.pause()
+        assert loop.paused
+        before = loop.time()
+        mine, yours = socket.socketpair()
+        mine.setblocking(False)
+        for _ in range(3):
+            yours.send(b"x")
+            await loop.sock_recv(mine, 1)
+        mine.close()
+        yours.close()
+        assert loop.time() == before
+        assert not fired
+        loop.advance(2)
+        await clock.sleep(2)
+        assert fired
+        assert abs(loop.time() - before - 2) < 0.001
+        loop.pause(False)
+        await clock.sleep(10)
+        return fired
+
+    assert len(clock.run(main(), speed=1000)) == 1
 
 
 @pytest.mark.parametrize("speed", [0, -1, float("inf"), float("nan")])

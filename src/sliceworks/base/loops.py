@@ -89,10 +89,11 @@ class VirtualLoop(TimedLoop):
 
 
 class ScaledLoop(TimedLoop):
-    """Time runs `speed` times as fast as the machine's; the speed may be changed, and time moved on, while it runs."""
+    """Time runs `speed` times as fast as the machine's. While it runs the speed may be changed, time moved on, or stopped."""
 
     def __init__(self, *, speed: float = 1.0, start: datetime | None = None) -> None:
         self._speed = speed
+        self._paused = False
         self._until = 0.0
         self._base = 0.0
         self._origin = time.monotonic()
@@ -102,8 +103,18 @@ class ScaledLoop(TimedLoop):
     def speed(self) -> float:
         return self._speed
 
+    @property
+    def paused(self) -> bool:
+        return self._paused
+
     def time(self) -> float:
-        return self._base + (time.monotonic() - self._origin) * self._speed
+        return self._base if self._paused else self._base + (time.monotonic() - self._origin) * self._speed
+
+    def pause(self, paused: bool = True) -> None:
+        """Let time stand still, or run again. What waits for sockets goes on; timers wait. It can be moved on meanwhile."""
+        self._rebase(0.0)
+        self._paused = paused
+        self._write_to_self()
 
     def set_speed(self, speed: float) -> None:
         """Go on at another speed from this moment."""
@@ -121,13 +132,14 @@ class ScaledLoop(TimedLoop):
 
     def _rebase(self, jump: float) -> None:
         moment = time.monotonic()
-        self._base += (moment - self._origin) * self._speed + jump
+        self._base += jump if self._paused else (moment - self._origin) * self._speed + jump
         self._origin = moment
 
     def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
         left = self._until - self.time()
         if left <= 0:
-            return selector.select(None if timeout is None else timeout / self._speed)
+            waits_for_time = self._paused and timeout != 0
+            return selector.select(None if timeout is None or waits_for_time else timeout / self._speed)
         ready = selector.select(0)
         if not ready:
             self._rebase(left if timeout is None else min(timeout, left))

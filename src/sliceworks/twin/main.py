@@ -178,7 +178,7 @@ def _write_private(file: Path, data: bytes) -> None:
 
 
 def _debug(cluster: Cluster) -> None:
-    """Paths of the twin's own, for its administrator: forget history, wait and move on in the twin's time."""
+    """Paths of the twin's own, for its administrator: forget history; wait in the twin's time, move it on, stop it."""
 
     async def compact(request: Request) -> Response:
         cluster.store.compact()
@@ -190,14 +190,38 @@ def _debug(cluster: Cluster) -> None:
 
     async def advance(request: Request) -> Response:
         seconds = _seconds(request)
-        loop = asyncio.get_running_loop()
-        if not isinstance(loop, clock.ScaledLoop):
-            raise BadRequest("this twin keeps the machine's own time: start it with --speed to move it on")
-        loop.advance(seconds)
+        _scaled().advance(seconds)
         await clock.sleep(seconds)
         return _moment()
 
-    cluster.api.debug.update({"debug/twin/compact": compact, "debug/twin/sleep": sleep, "debug/twin/advance": advance})
+    async def pace(request: Request) -> Response:
+        if request.method != "GET":
+            _set_pace(request)
+        return _moment()
+
+    debug = {"compact": compact, "sleep": sleep, "advance": advance, "clock": pace}
+    cluster.api.debug.update({f"debug/twin/{name}": handle for name, handle in debug.items()})
+
+
+def _scaled() -> clock.ScaledLoop:
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, clock.ScaledLoop):
+        raise BadRequest("this twin keeps the machine's own time: start it with --speed to move it on")
+    return loop
+
+
+def _set_pace(request: Request) -> None:
+    """How fast time runs from now on, and whether it stands still; what is left out stays."""
+    try:
+        wanted = orjson.loads(request.body)
+        speed, paused = wanted.get("speed"), wanted.get("paused")
+        loop = _scaled()
+        if speed is not None:
+            loop.set_speed(float(speed))
+        if paused is not None:
+            loop.pause(bool(paused))
+    except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
+        raise BadRequest('the body must be such as {"speed": 60, "paused": false}') from error
 
 
 def _seconds(request: Request) -> float:
@@ -211,4 +235,9 @@ def _seconds(request: Request) -> float:
 
 
 def _moment() -> Response:
-    return Response(200, {"content-type": "application/json"}, orjson.dumps({"now": clock.timestamp()}))
+    """What the clock shows. A speed of nothing: it is the machine's own, and cannot be changed."""
+    loop = asyncio.get_running_loop()
+    shown: dict[str, object] = {"now": clock.timestamp(), "speed": None, "paused": False}
+    if isinstance(loop, clock.ScaledLoop):
+        shown |= {"speed": loop.speed, "paused": loop.paused}
+    return Response(200, {"content-type": "application/json"}, orjson.dumps(shown))
