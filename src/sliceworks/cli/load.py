@@ -41,17 +41,20 @@ folder_option = click.option(
 @click.option("--workers", type=click.IntRange(1), help="So many processes send, not the document's number.")
 @click.option("--locust-csv", is_flag=True, help="Write Locust's own CSV files into the run's folder too.")
 @click.option("--locust-port", type=click.IntRange(1, 65535), metavar="PORT", help="Show Locust's own pages on loopback meanwhile.")
+@options.namespace
+@options.cluster
 @options.output("table", "json")
 @options.quiet
-def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, output: str, **locust: Any) -> int:
+def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, output: str, **given: Any) -> int:
     """Run a load test: send what the document says, when it says so, and keep every request's times.
 
     Exit code 1 when the run does not count, or an objective was missed.
     """
     from sliceworks.cli import load_runs
 
-    test = load_runs.read(file, url=url, workers=workers)
-    found, folder = load_runs.performed(test, tags=_pairs(tags), locust=_locust(locust))
+    at = {key: given[key] for key in ("namespace", "kubeconfig", "context", "twin")}
+    test = load_runs.aimed(load_runs.read(file, url=url, workers=workers), **at)
+    found, folder = load_runs.performed(test, tags=_pairs(tags), locust=_locust(given))
     _show_run(found, output)
     progress.say(f"sliceworks load report {folder} draws it")
     return 0 if found["valid"] and found["kept"] else 1

@@ -9,8 +9,8 @@ from sliceworks.base import clock, progress
 from sliceworks.loadtest.report import words
 
 if TYPE_CHECKING:
+    from sliceworks.loadtest.listening import Progress
     from sliceworks.loadtest.plans import Plan
-    from sliceworks.loadtest.running import Progress
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LINE_EVERY = 5.0

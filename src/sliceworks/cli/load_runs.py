@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, progress, yamls
@@ -30,6 +30,8 @@ class Test:
     spec: LoadTestSpec
     files: Path
     url: str
+    key: str | None = field(default=None, repr=False)
+    """None: the document says where it is, if there is one."""
 
 
 def read(file: Path, *, url: str = "", workers: int | None = None) -> Test:
@@ -46,12 +48,27 @@ def read(file: Path, *, url: str = "", workers: int | None = None) -> Test:
     return Test(document.metadata.name, spec, file.resolve().parent, url)
 
 
+def aimed(test: Test, namespace: str, **at: Any) -> Test:
+    """The test with its target found, where the document names a model service; `at` says in which cluster."""
+    from sliceworks.cli import connections, load_targets
+
+    if test.url or test.spec.target.model_service is None:
+        return replace(test, spec=load_targets.from_file(test.spec, test.files))
+
+    async def look() -> load_targets.Found:
+        async with connections.open_cluster(**at, namespace=namespace) as client:
+            return await load_targets.find(client, test.spec, test.files, namespace, inside=False)
+
+    found = connections.run(look, **at)
+    return replace(test, spec=found.spec, url=found.url, key=found.key)
+
+
 def performed(test: Test, *, tags: dict[str, str] | None = None, locust: Locust | None = None) -> tuple[dict[str, Any], Path]:
     """Run it and write it down; what was measured is kept however it ends."""
     check_installed()
     from sliceworks.loadtest import merging, plans, results
 
-    plan = plans.make(test.spec, test.files, url=test.url)
+    plan = plans.make(test.spec, test.files, url=test.url, key=test.key)
     place = _fresh(test)
     place.mkdir(parents=True)
     outcome = clock.run(_run(plan, place, test, locust))

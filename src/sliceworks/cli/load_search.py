@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 @click.option(
     "--precision", type=click.FloatRange(0.001, 1), default=0.05, show_default=True, help="How close to come, as a share."
 )
+@options.namespace
+@options.cluster
 @options.output("table", "json")
 @options.quiet
 def search(*, file: Path, objectives: tuple[str, ...], url: str, output: str, **how: Any) -> int:
@@ -42,7 +44,8 @@ def search(*, file: Path, objectives: tuple[str, ...], url: str, output: str, **
     from sliceworks.loadtest.searching import Search
     from sliceworks.specs.objectives import parse
 
-    test = load_runs.read(file, url=url)
+    at = {key: how.pop(key) for key in ("namespace", "kubeconfig", "context", "twin")}
+    test = load_runs.aimed(load_runs.read(file, url=url), **at)
     wanted = list(objectives) or test.spec.slo
     if not wanted:
         raise UsageError("what must hold? The document has no slo", hint="--slo 'ttft p99 < 500ms'")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sliceworks.base.errors import SliceworksError, UsageError
+from sliceworks.base.errors import UsageError
 from sliceworks.cli import options
 
 if TYPE_CHECKING:
@@ -57,18 +57,13 @@ def invoke(*, name: str, prompt: str | None, namespace: str, **given: Any) -> in
 
 
 async def _way(client: Client, record: Record, url: str | None) -> Way:
-    from sliceworks.serving import cluster, front, front_objects, reaching
+    from sliceworks.serving import cluster, doors, reaching
 
     if url:
         return reaching.Direct(url)
-    spec, place = record.service.spec, record.namespace
-    engine = front.ENGINES[spec.engine]
-    if spec.gateway is None and spec.saxml:
-        raise SliceworksError("Sax is called through a gateway", hint="give the service one, or use saxutil in its shell")
-    service = spec.gateway.name if spec.gateway else record.service.metadata.name
-    port = front_objects.PORTS["http"] if spec.gateway else engine.PORTS[engine.PORT]
-    found, tls = await cluster.addresses(client, service, place), bool(spec.gateway and spec.gateway.tls)
-    return reaching.to_service(client, place, service, port, found, tls=tls)
+    at = doors.door(record)
+    found = await cluster.addresses(client, at.service, at.namespace)
+    return reaching.to_service(client, at.namespace, at.service, at.port, found, tls=at.tls)
 
 
 async def _ask(way: Way, record: Record, prompt: str | None, given: Object) -> None:

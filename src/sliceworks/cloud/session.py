@@ -44,10 +44,15 @@ class Session:
     async def call(self, method: str, path: str, body: Object | None = None, query: Mapping[str, str] | None = None) -> Object:
         """Send a request and decode its answer; a CloudError says what was refused."""
         target = f"{path}?{urlencode(query)}" if query else path
-        failures = 0
+        data = orjson.dumps(body) if body is not None else b""
+        return _decoded(await self.raw(method, target, data, {"content-type": _JSON} if data else {}), f"{method} {path}")
+
+    async def raw(self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Response:
+        """The same for contents that are no messages."""
+        request, failures = Request(method, target, {**self._common, **(headers or {})}, body), 0
         while True:
             try:
-                return _decoded(await self._exchange(method, target, body), f"{method} {path}")
+                return _accepted(await self._exchange(request), f"{method} {target.partition('?')[0]}")
             except (Unreachable, CloudError) as error:
                 failures += 1
                 if method != "GET" or failures >= self.retry.attempts or not _passing(error):
@@ -57,16 +62,14 @@ class Session:
     async def upload(self, path: str, content: bytes, query: Mapping[str, str], content_type: str) -> Object:
         """Send a content that is no message, once; the answer says what became of it."""
         request = Request("POST", f"{path}?{urlencode(query)}", {**self._common, "content-type": content_type}, content)
-        return _decoded(await self._send(request), f"POST {path}")
+        return _decoded(_accepted(await self._send(request), f"POST {path}"), f"POST {path}")
 
-    async def _exchange(self, method: str, target: str, body: Object | None) -> Response:
-        data = orjson.dumps(body) if body is not None else b""
-        kind = {"content-type": _JSON} if data else {}
-        response = await self._send(Request(method, target, {**self._common, **kind}, data))
+    async def _exchange(self, request: Request) -> Response:
+        response = await self._send(request)
         if response.status == 401:
             # The token may have been withdrawn before its time: one fresh one is worth a try.
             self._credentials.refused()
-            response = await self._send(Request(method, target, {**self._common, **kind}, data))
+            response = await self._send(request)
         return response
 
     async def _send(self, request: Request) -> Response:
@@ -90,9 +93,13 @@ def _http(endpoint: str) -> Transport:
     return HttpTransport(endpoint)
 
 
-def _decoded(response: Response, what: str) -> Object:
+def _accepted(response: Response, what: str) -> Response:
     if response.status >= 400:
         raise refusal(response, what)
+    return response
+
+
+def _decoded(response: Response, what: str) -> Object:
     try:
         answer = orjson.loads(response.body) if response.body else {}
     except orjson.JSONDecodeError as error:

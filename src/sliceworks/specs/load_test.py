@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sliceworks.specs.gateway import Secret
-from sliceworks.specs.model import Metadata, Seconds, Spec
+from sliceworks.specs.model import Metadata, Name, Seconds, Spec
 from sliceworks.specs.objectives import parse
 
 Positive = Annotated[int, Field(ge=1)]
@@ -41,17 +41,38 @@ Objective = Annotated[str, AfterValidator(_objective)]
 Weight = Annotated[Share, BeforeValidator(_rate)]
 
 
+class ServiceTarget(Spec):
+    """A model service that is deployed, by its name or by its document: address, API, model and key are found in the cluster."""
+
+    name: Name | None = None
+    namespace: Name | None = Field(default=None, description="The command's when left out, or the one in the file.")
+    file: str = Field(default="", description="The document of the model service, beside this one.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.name) == bool(self.file):
+            raise ValueError("give name or file, one of them")
+        return self
+
+
 class Target(Spec):
     """Who is asked."""
 
-    url: str
-    key: Secret | None = Field(default=None, description="Where the key is kept that is sent as a bearer token.")
+    url: str = ""
+    model_service: ServiceTarget | None = None
+    key: Secret | None = Field(
+        default=None,
+        description="Where the key is kept that is sent as a bearer token. "
+        "For a model service it is found in the gateway's Secret where left out.",
+    )
     authority: str = Field(default="", description="A file of certificates to trust for https.")
 
     @model_validator(mode="after")
     def _address(self) -> Self:
+        if bool(self.url) == bool(self.model_service):
+            raise ValueError("give url or modelService, one of them")
         parts = urlsplit(self.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        if self.url and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment):
             raise ValueError(f"a url is such as http://127.0.0.1:8080, found {self.url!r}")
         return self
 
@@ -208,8 +229,8 @@ class LoadTestSpec(Spec):
     """What a load test does."""
 
     target: Target
-    api: Api = "openai-chat"
-    model: str = ""
+    api: Api = Field(default="openai-chat", description="Of a model service: what it speaks, where left out.")
+    model: str = Field(default="", description="Of a model service: the one that it serves, where left out.")
     stream: bool = True
     options: Options = Options()
     http: Plain | None = None
@@ -226,15 +247,20 @@ class LoadTestSpec(Spec):
     results: Results = Results()
     seed: Natural = 0
 
+    @property
+    def decided(self) -> bool:
+        """Whether API and model are known; those of a model service may be left to it."""
+        return self.target.model_service is None or bool(self.model and "api" in self.model_fields_set)
+
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for problem in _problems(self):
+        for problem in [*_times(self), *(asked_wrongly(self) if self.decided else ())]:
             raise ValueError(problem)
         return self
 
 
-def _problems(spec: LoadTestSpec) -> list[str]:
-    """What is wrong between fields."""
+def asked_wrongly(spec: LoadTestSpec) -> list[str]:
+    """What is wrong between the API and what is to be asked of it."""
     found = []
     if spec.api == "http" and spec.http is None:
         found.append("api http needs the field http: what is sent")
@@ -246,10 +272,16 @@ def _problems(spec: LoadTestSpec) -> list[str]:
         found.append("model is required")
     if spec.api not in {"http", "oip-infer"} and spec.prompts is None:
         found.append("prompts are required")
-    if any(stage.replay for stage in spec.stages) and not (spec.prompts and spec.prompts.trace):
-        found.append("a replay needs prompts with a trace")
     if spec.prompts and spec.prompts.turns > 1 and spec.api != "openai-chat":
         found.append("several turns need api openai-chat")
+    return found
+
+
+def _times(spec: LoadTestSpec) -> list[str]:
+    """What is wrong between stages and the rest."""
+    found = []
+    if any(stage.replay for stage in spec.stages) and not (spec.prompts and spec.prompts.trace):
+        found.append("a replay needs prompts with a trace")
     if spec.prompts and spec.prompts.turns > 1 and any(stage.users is None for stage in spec.stages):
         found.append("several turns need stages of users: a turn waits for the answer before it")
     lasting = sum(stage.lasts * (len(stage.steps.rates) if stage.steps else 1) for stage in spec.stages if stage.lasts)
