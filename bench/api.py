@@ -8,7 +8,6 @@ once, which takes Go and some minutes; etcd runs without fsync. The twin is dura
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.measure import program
 from bench.measure.loads import Load
-from bench.measure.results import Measure, as_json, report
+from bench.measure.results import Measure
 from bench.measure.servers import Real, Server, Twin
 
 from sliceworks.base import clock, progress
@@ -46,6 +46,7 @@ class Sizes:
 
 
 QUICK = Sizes(repeats=3, starts=1, warm_up=150, creates=600, gets=1_500, patches=400, events=250, objects=10_000)
+TINY = replace(QUICK, repeats=1, warm_up=10, creates=20, gets=20, patches=20, listed=40, watchers=3, events=5, objects=60)
 
 
 def measures() -> dict[str, Measure]:
@@ -142,26 +143,15 @@ class Bench:
 
 def main() -> None:
     """Measure, and print."""
-    arguments = _arguments()
-    progress.set_quiet(arguments.json_only)
-    sizes = QUICK if arguments.quick else Sizes()
-    if arguments.tiny:
-        sizes = replace(QUICK, repeats=1, warm_up=10, creates=20, gets=20, patches=20, listed=40, watchers=3, events=5, objects=60)
+    given = program.arguments(
+        "The twin's API beside the real etcd and kube-apiserver.",
+        flags={"--twin-only": "leave the real programs out"},
+        files={"--profile": "run the twin under cProfile; what it found goes to FILE"},
+    )
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        found = Bench(sizes, Path(folder), twin_only=arguments.twin_only, profile=arguments.profile).run()
-    if not arguments.json_only:
-        print(report(found))
-    print(as_json(found))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The twin's API beside the real etcd and kube-apiserver.")
-    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
-    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
-    parser.add_argument("--twin-only", action="store_true", help="leave the real programs out")
-    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="run the twin under cProfile; what it found goes to FILE")
-    return parser.parse_args()
+        sizes = program.chosen(given, Sizes(), QUICK, TINY)
+        found = Bench(sizes, Path(folder), twin_only=given.twin_only, profile=given.profile).run()
+    program.tell(found, given)
 
 
 if __name__ == "__main__":

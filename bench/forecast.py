@@ -10,7 +10,6 @@ it fits in.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure.results import Measure, as_json, report
+from bench.measure import program
+from bench.measure.results import Measure, bounded
 
 from sliceworks.base import progress
 
@@ -52,7 +52,7 @@ def backtest(sizes: Sizes) -> list[Measure]:
         progress.say(f"backtest: {line}")
     ours, ahead, late = (found.error(each) for each in ("ours", "ahead", "late"))
     return [
-        Measure("start", "s, median error of the start", 1, less_is_better=True, real=[min(ahead, late)], twin=[ours]),
+        bounded("start", "s, median error of the start", min(ahead, late), ours),
         Measure("covered", "of starts within the range", 1, less_is_better=False, real=[COVERED], twin=[found.covered()]),
     ]
 
@@ -70,7 +70,7 @@ def size(sizes: Sizes) -> list[Measure]:
     taken = time.perf_counter() - began
     progress.say(f"size: {len(done.expectations):,} queued jobs, {done.runs} runs in {taken:.1f} s")
     stretched = taken * 2_000 / sizes.queued
-    return [Measure("size", "s, 2,000 queued jobs", 1, less_is_better=True, real=[SECONDS], twin=[stretched])]
+    return [bounded("size", "s, 2,000 queued jobs", SECONDS, stretched)]
 
 
 BENCHMARKS = {"backtest": backtest, "size": size}
@@ -78,28 +78,12 @@ BENCHMARKS = {"backtest": backtest, "size": size}
 
 def main() -> None:
     """Measure, and print."""
-    arguments = _arguments()
-    progress.set_quiet(arguments.json_only)
-    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
+    given = program.arguments("Forecasts held against what then happened, and how long a large one takes.", BENCHMARKS)
+    sizes = program.chosen(given, Sizes(), QUICK, TINY)
     found: list[Measure] = []
-    for name in arguments.benchmarks or BENCHMARKS:
+    for name in given.benchmarks:
         found += BENCHMARKS[name](sizes)
-    if not arguments.json_only:
-        print(report(found))
-    print(as_json(found))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Forecasts held against what then happened, and how long a large one takes.")
-    parser.add_argument("benchmarks", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all unless some are named")
-    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
-    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
-    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
-    arguments = parser.parse_args()
-    for name in arguments.benchmarks:
-        if name not in BENCHMARKS:
-            parser.error(f"no such benchmark: {name}; there are {', '.join(BENCHMARKS)}")
-    return arguments
+    program.tell(found, given)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ minutes.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -18,9 +17,10 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.measure import program
 from bench.measure.engines import TUNED, Engine
 from bench.measure.graph_load import GraphLoad, chain, collection, wide
-from bench.measure.results import Measure, as_json, report
+from bench.measure.results import Measure
 
 from sliceworks.base import clock, progress
 
@@ -154,23 +154,11 @@ class _Loaded:
 
 def main() -> None:
     """Measure, and print."""
-    arguments = _arguments()
-    progress.set_quiet(arguments.json_only)
-    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
+    given = program.arguments("Our engine of resource graphs beside kro's.", flags={"--ours-only": "leave kro out"})
+    sizes = program.chosen(given, Sizes(), QUICK, TINY)
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        found = clock.run(Bench(sizes, Path(folder), ours_only=arguments.ours_only).run())
-    if not arguments.json_only:
-        print(report(found, ("kro", "ours")))
-    print(as_json(found))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Our engine of resource graphs beside kro's.")
-    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
-    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
-    parser.add_argument("--ours-only", action="store_true", help="leave kro out")
-    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
-    return parser.parse_args()
+        found = clock.run(Bench(sizes, Path(folder), ours_only=given.ours_only).run())
+    program.tell(found, given, ("kro", "ours"))
 
 
 if __name__ == "__main__":

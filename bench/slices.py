@@ -8,7 +8,6 @@ ratio is at least as large.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import math
 import subprocess
@@ -20,13 +19,15 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import orjson
-from bench.measure import slices
+from bench.measure import program, slices
+from bench.measure.results import bounded
 from tests.real.processes import resident_bytes
 
-from sliceworks.base import clock, progress, tables
+from sliceworks.base import clock, progress
 
 if TYPE_CHECKING:
+    from bench.measure.results import Measure
+
     from sliceworks.kube.client import Client
 
 
@@ -44,25 +45,6 @@ class Sizes:
 
 QUICK = Sizes(leaders=240, late=60, nodes=1_000)
 TINY = Sizes(leaders=8, operations=4, seconds=0.4, late=4, nodes=20)
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A bound and what was found; the ratio says how far inside the bound it is."""
-
-    name: str
-    unit: str
-    bound: float
-    found: float
-    goal: float
-
-    @property
-    def ratio(self) -> float:
-        return self.bound / self.found if self.found else math.inf
-
-    @property
-    def verdict(self) -> str:
-        return "met" if self.ratio >= self.goal else "MISSED"
 
 
 class Bench:
@@ -103,12 +85,12 @@ class Bench:
         bound = (math.ceil(sizes.leaders / sizes.operations) - 1) * sizes.seconds
         await controller.until_accepted(sizes.leaders, 20 * bound + 60)
         took = max(controller.container.accepted.values()) - began
-        self._note(Measure("creates", f"s for {sizes.leaders:,} pools", bound, took, 1 / 1.2))
+        self._note(bounded("creates", f"s for {sizes.leaders:,} pools", bound, took, 1 / 1.2))
 
     def _lists(self, controller: slices.Controller) -> None:
         """Each pool changes twice: it is asked for, and it is there."""
         changes = 2 * len(controller.container.accepted)
-        self._note(Measure("lists", f"lists for {changes:,} changes", changes, controller.container.lists, 1))
+        self._note(bounded("lists", f"lists for {changes:,} changes", changes, controller.container.lists, 1))
 
     async def _latency(self, controller: slices.Controller, client: Client) -> None:
         """From the arrival of the news that a leader waits to the request for its pool, with all other slices there."""
@@ -124,7 +106,7 @@ class Bench:
         delays = sorted(max(sent[job] - arrived[job], 0.0) * 1000 for job in sent if job in arrived and job.startswith("late-"))
         middle, high = delays[len(delays) // 2], delays[min(int(len(delays) * 0.99), len(delays) - 1)]
         progress.say(f"latency  {len(delays)} leaders: median {middle:.0f} ms, p99 {high:.0f} ms, most {delays[-1]:.0f} ms")
-        self._note(Measure("latency", "ms, p99", 100, high, 1))
+        self._note(bounded("latency", "ms, p99", 100, high, 1))
 
     async def _memory(self, twin: slices.Twin) -> None:
         """The controller as a process of its own, once it has seen everything."""
@@ -139,39 +121,23 @@ class Bench:
                     raise SystemExit(f"the controller ended with {process.returncode}")
                 now = resident_bytes(process.pid)
                 held, still = max(held, now), still + 1 if now <= held else 0
-            self._note(Measure("memory", f"MB beside {self.sizes.nodes:,} nodes", 150, held / 1e6, 1))
+            self._note(bounded("memory", f"MB beside {self.sizes.nodes:,} nodes", 150, held / 1e6, 1))
         finally:
             process.terminate()
             process.wait(20)
 
     def _note(self, measure: Measure) -> None:
-        progress.say(f"{measure.name:8} {measure.found:,.1f} {measure.unit} (bound {measure.bound:,.1f})")
+        progress.say(f"{measure.name:8} {measure.twin[0]:,.1f} {measure.unit} (bound {measure.real[0]:,.1f})")
         self.found.append(measure)
-
-
-def report(found: list[Measure]) -> str:
-    """A table for a person."""
-    rows = [
-        (each.name, each.unit, f"{each.bound:,.0f}", f"{each.found:,.1f}", f"{each.ratio:.2f}", f"{each.goal:.2f}", each.verdict)
-        for each in found
-    ]
-    return tables.render(("measure", "unit", "bound", "found", "ratio", "goal", "verdict"), rows)
 
 
 def main() -> None:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(description="The slice controller beside the bounds that the cloud and we set.")
-    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
-    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
-    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
-    arguments = parser.parse_args()
-    progress.set_quiet(arguments.json_only)
-    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
+    given = program.arguments("The slice controller beside the bounds that the cloud and we set.")
+    sizes = program.chosen(given, Sizes(), QUICK, TINY)
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
         found = clock.run(Bench(sizes, Path(folder)).run())
-    if not arguments.json_only:
-        print(report(found))
-    print(orjson.dumps({each.name: {"ratio": round(each.ratio, 2), "goal": round(each.goal, 2)} for each in found}).decode())
+    program.tell(found, given, ("bound", "found"))
 
 
 if __name__ == "__main__":

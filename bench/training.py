@@ -9,7 +9,6 @@ the bound.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import subprocess
 import sys
@@ -20,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure.results import Measure, as_json, report
+from bench.measure import program, why
+from bench.measure.results import Measure, bounded
 from bench.measure.slices import Twin
 
-from bench import forecast, why
+from bench import forecast
 from sliceworks.base import clock, progress
 from sliceworks.cli import train_cluster
 from sliceworks.cli.env_sites import read_environment
@@ -114,7 +114,7 @@ def beside_many(sizes: Sizes) -> list[Measure]:
     """`why` beside ten thousand jobs."""
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
         found = clock.run(why.measure(Path(folder), sizes.beside, sizes.times))
-    return [Measure("why", f"s, beside {sizes.beside:,} jobs", 1, less_is_better=True, real=[why.GOAL], twin=[found["command"]])]
+    return [bounded("why", f"s, beside {sizes.beside:,} jobs", why.GOAL, found["command"])]
 
 
 def forecasts(sizes: Sizes) -> list[Measure]:
@@ -127,29 +127,12 @@ BENCHMARKS = ("submit", "list", "why", "forecast")
 
 def main() -> None:
     """Measure, and print."""
-    arguments = _arguments()
-    progress.set_quiet(arguments.json_only)
-    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
-    names = set(arguments.benchmarks or BENCHMARKS)
+    given = program.arguments("The commands of training beside their bounds.", BENCHMARKS)
+    sizes, names = program.chosen(given, Sizes(), QUICK, TINY), set(given.benchmarks)
     found = commands(sizes, names) if names & set(_MEASURES) else []
     found += beside_many(sizes) if "why" in names else []
     found += forecasts(sizes) if "forecast" in names else []
-    if not arguments.json_only:
-        print(report(found, ("bound", "found")))
-    print(as_json(found))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The commands of training beside their bounds.")
-    parser.add_argument("benchmarks", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all unless some are named")
-    parser.add_argument("--quick", action="store_true", help="less of everything: about a minute")
-    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
-    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
-    arguments = parser.parse_args()
-    for name in arguments.benchmarks:
-        if name not in BENCHMARKS:
-            parser.error(f"no such benchmark: {name}; there are {', '.join(BENCHMARKS)}")
-    return arguments
+    program.tell(found, given, ("bound", "found"))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Where the goal is a limit, the ratio says how many times it would fit in. KWOK's
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from statistics import mean
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure.results import Measure, as_json, report
+from bench.measure import program
+from bench.measure.results import Measure, bounded
 
 from sliceworks.base import clock, progress
 
@@ -62,9 +62,9 @@ def kueue(sizes: Sizes, *, twin_only: bool) -> list[Measure]:
     # Waiting grows with the size: only the published one can be held against what was published.
     published = sizes.scale == 1.0
     return [
-        _limit("kueue", "s, 15,000 workloads", KUEUE_SECONDS, wall / sizes.scale),
-        _limit("kueue averages", "off what is published", KUEUE_DEVIATION, off if published else None),
-        _limit("kueue growth", "times the time, 50,000", KUEUE_GROWTH, larger.wall / wall * stretch(sizes)),
+        bounded("kueue", "s, 15,000 workloads", KUEUE_SECONDS, wall / sizes.scale),
+        bounded("kueue averages", "off what is published", KUEUE_DEVIATION, off if published else None),
+        bounded("kueue growth", "times the time, 50,000", KUEUE_GROWTH, larger.wall / wall * stretch(sizes)),
     ]
 
 
@@ -91,9 +91,9 @@ def size(sizes: Sizes, *, twin_only: bool) -> list[Measure]:
     each = (large.peak_bytes - small.peak_bytes) / max(large.pods - small.pods, 1)
     memory = large.peak_bytes + each * (WHOLE_PODS - large.pods)
     return [
-        _limit("size", "s, 100,000 pods", WHOLE_SECONDS, large.each * WHOLE_PODS),
-        _limit("size memory", "MB, 100,000 pods", WHOLE_BYTES / 1e6, memory / 1e6),
-        _limit("size growth", "times the cost of a pod", POD_GROWTH, large.each / small.each),
+        bounded("size", "s, 100,000 pods", WHOLE_SECONDS, large.each * WHOLE_PODS),
+        bounded("size memory", "MB, 100,000 pods", WHOLE_BYTES / 1e6, memory / 1e6),
+        bounded("size growth", "times the cost of a pod", POD_GROWTH, large.each / small.each),
     ]
 
 
@@ -116,39 +116,18 @@ def kwok(sizes: Sizes, *, twin_only: bool) -> list[Measure]:
     return [found]
 
 
-def _limit(name: str, unit: str, most: float, taken: float | None) -> Measure:
-    """A limit as a measure: it stands in the place of the real one."""
-    return Measure(name, unit, 1, less_is_better=True, real=[most], twin=[] if taken is None else [taken])
-
-
 BENCHMARKS = {"kueue": kueue, "size": size, "kwok": kwok}
 
 
 def main() -> None:
     """Measure, and print."""
-    arguments = _arguments()
-    progress.set_quiet(arguments.json_only)
-    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
+    words = "The twin's workloads: beside Kueue's figures, beside KWOK, and at size."
+    given = program.arguments(words, BENCHMARKS, {"--twin-only": "leave the real programs out"})
+    sizes = program.chosen(given, Sizes(), QUICK, TINY)
     found: list[Measure] = []
-    for name in arguments.benchmarks or BENCHMARKS:
-        found += BENCHMARKS[name](sizes, twin_only=arguments.twin_only)
-    if not arguments.json_only:
-        print(report(found))
-    print(as_json(found))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The twin's workloads: beside Kueue's figures, beside KWOK, and at size.")
-    parser.add_argument("benchmarks", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all unless some are named")
-    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
-    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
-    parser.add_argument("--twin-only", action="store_true", help="leave the real programs out")
-    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
-    arguments = parser.parse_args()
-    for name in arguments.benchmarks:
-        if name not in BENCHMARKS:
-            parser.error(f"no such benchmark: {name}; there are {', '.join(BENCHMARKS)}")
-    return arguments
+    for name in given.benchmarks:
+        found += BENCHMARKS[name](sizes, twin_only=given.twin_only)
+    program.tell(found, given)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,11 @@ class Measure:
         return "met" if self.ratio >= self.goal else "MISSED"
 
 
+def bounded(name: str, unit: str, bound: float, found: float | None, goal: float = 1) -> Measure:
+    """A bound as a measure: it stands in the place of the real one, and the ratio says how far inside it we are."""
+    return Measure(name, unit, goal, less_is_better=True, real=[bound], twin=[] if found is None else [found])
+
+
 def report(measures: list[Measure], sides: tuple[str, str] = ("real", "twin")) -> str:
     """A table of medians with their spread, and the goals that were missed in words."""
     rows = [

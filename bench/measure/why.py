@@ -1,25 +1,12 @@
-"""How long `train why` takes beside ten thousand other jobs: a twin of its own process, everything over HTTPS, in real time.
-
-    python bench/why.py [--quick] [--jobs 10000] [--times 5] [--json-only]
-
-The jobs are JobSets of ten teams that share one queue, of which a hundred have quota; the one that is asked about came last. The
-command is measured whole, as people run it, and without the start of its process. Progress goes to stderr. The last line on stdout
-is JSON: `{"command": {"ratio": 1.2, "goal": 1.0}, …}`; the ratio says how many times within a second it is.
-"""
+"""How long `train why` takes beside many other jobs, as a function and as a command."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import orjson
 from bench.measure.slices import Twin
 
 from sliceworks.base import clock, progress
@@ -28,6 +15,8 @@ from sliceworks.kube.well_known import JOB, NAMESPACE
 from sliceworks.training.why.reading import CLUSTER_QUEUE, FLAVOR, JOBSET, LOCAL_QUEUE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sliceworks.kube.client import Client
     from sliceworks.kube.resources import Resource
 
@@ -128,24 +117,3 @@ async def measure(folder: Path, count: int, times: int) -> dict[str, float]:
             return {"answer": await asked(client, count, times), "command": commanded(twin, count, times)}
     finally:
         twin.stop()
-
-
-def main() -> None:
-    """Measure, and print."""
-    parser = argparse.ArgumentParser(description="How long `train why` takes beside many other jobs.")
-    parser.add_argument("--jobs", type=int, default=10_000, help="how many jobs there are")
-    parser.add_argument("--times", type=int, default=5, help="how often it is asked; the median counts")
-    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the jobs: under a minute")
-    arguments = parser.parse_args()
-    count = arguments.jobs // 10 if arguments.quick else arguments.jobs
-    progress.set_quiet(arguments.json_only)
-    with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        found = clock.run(measure(Path(folder), count, arguments.times))
-    for name, seconds in found.items():
-        progress.say(f"{name:8} {seconds:.2f} s beside {count:,} jobs (goal {GOAL:g} s)")
-    print(orjson.dumps({name: {"ratio": round(GOAL / seconds, 2), "goal": 1.0} for name, seconds in found.items()}).decode())
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import orjson
-from bench.slices import Measure
+from bench.measure.results import bounded
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,5 +22,5 @@ def test_it_runs_and_says_what_it_found() -> None:
 
 
 def test_a_ratio_says_how_far_inside_its_bound_something_is() -> None:
-    assert (Measure("memory", "MB", 150, 75, 1).ratio, Measure("memory", "MB", 150, 75, 1).verdict) == (2.0, "met")
-    assert Measure("creates", "s", 60, 80, 1 / 1.2).verdict == "MISSED"
+    assert (bounded("memory", "MB", 150, 75, 1).ratio, bounded("memory", "MB", 150, 75, 1).verdict) == (2.0, "met")
+    assert bounded("creates", "s", 60, 80, 1 / 1.2).verdict == "MISSED"
