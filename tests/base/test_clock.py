@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -171,3 +172,40 @@ def test_real_time_runs_too() -> None:
         return clock.loop_time() - first
 
     assert clock.run(main()) < 1
+
+
+def test_time_that_is_held_waits_for_threads_and_leaves_chance_alone() -> None:
+    def draws(real_work: int) -> tuple[float, float, list[float]]:
+        async def main() -> tuple[float, float, list[float]]:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, clock.VirtualLoop)
+            late = asyncio.create_task(clock.sleep(5))
+            done = asyncio.Event()
+            with loop.held():
+                threading.Thread(target=lambda: loop.call_soon_threadsafe(done.set)).start()
+                await done.wait()
+                for _ in range(real_work):
+                    clock.uid()
+            held = loop.time()
+            await late
+            return held, loop.time(), [clock.randomness().random() for _ in range(2)]
+
+        return clock.run(main(), virtual=True, seed=3)
+
+    assert draws(0) == draws(7)
+    assert draws(0)[:2] == (0.0, 5.0)
+
+
+def test_time_that_is_held_can_be_let_pass_a_little() -> None:
+    async def main() -> tuple[float, list[str]]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, clock.VirtualLoop)
+        heard: list[str] = []
+        loop.call_later(3, heard.append, "early")
+        loop.call_later(30, heard.append, "late")
+        with loop.held():
+            loop.let_pass(10)
+            await clock.sleep(10)
+            return loop.time(), heard
+
+    assert clock.run(main(), virtual=True) == (10.0, ["early"])

@@ -10,11 +10,12 @@ import asyncio
 import random
 import selectors
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 Ready = list[tuple[selectors.SelectorKey, int]]
 
@@ -57,16 +58,34 @@ class VirtualLoop(TimedLoop):
     """Time stands still while anything can run, and then jumps to the next timer. Deterministic for one seed.
 
     Work for threads runs at once, in the loop's own thread, so that it takes no virtual time and has one order. Sockets work, but
-    waiting for one lets time jump: use transports that stay in the process.
+    waiting for one lets time jump: use transports that stay in the process, or hold the clock meanwhile.
     """
 
     def __init__(self, *, start: datetime | None = None, seed: int | None = None) -> None:
         self._elapsed = 0.0
+        self._held_until: float | None = None
         self.randomness = random.Random(0 if seed is None else seed)
         super().__init__(start or _VIRTUAL_START)
 
     def time(self) -> float:
         return self._elapsed
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Time stands still while something real is under way: sockets and threads are waited for, and chance is that of another
+        source, so that what they did, and in which order, leaves no trace in what comes after."""
+        chance, self._held_until = self.randomness, self._elapsed
+        self.randomness = random.Random(0)
+        try:
+            yield
+        finally:
+            self.randomness, self._held_until = chance, None
+
+    def let_pass(self, seconds: float) -> None:
+        """Let so much time pass although it is held."""
+        if self._held_until is not None:
+            self._held_until = max(self._held_until, self._elapsed + seconds)
+            self._write_to_self()
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future = self.create_future()
@@ -77,6 +96,8 @@ class VirtualLoop(TimedLoop):
         return future
 
     def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
+        if self._held_until is not None:
+            return self._wait_held(selector, timeout, self._held_until - self._elapsed)
         if timeout is None:
             # Only the loop's own wake-up pipe is left: nothing can ever happen again.
             if len(selector.get_map()) <= 1:
@@ -86,6 +107,20 @@ class VirtualLoop(TimedLoop):
         if not ready and timeout > 0:
             self._elapsed += timeout
         return ready
+
+    def _wait_held(self, selector: selectors.BaseSelector, timeout: float | None, left: float) -> Ready:
+        if timeout is not None and timeout <= 0:
+            return selector.select(0)
+        if left <= 0:
+            return selector.select(None)
+        ready = selector.select(0)
+        if not ready:
+            self._elapsed += left if timeout is None else min(left, timeout)
+        return ready
+
+    if TYPE_CHECKING:
+
+        def _write_to_self(self) -> None: ...
 
 
 class ScaledLoop(TimedLoop):

@@ -13,7 +13,7 @@ from sliceworks.cli.env_init import init
 from sliceworks.cli.env_plan import plan, show_environment, tell_undone
 from sliceworks.cli.env_quotas import quota_findings
 from sliceworks.cli.env_resize import resize
-from sliceworks.cli.env_sites import checked, file_option, graphs_of, skip_option, sound, twin_option, with_roles
+from sliceworks.cli.env_sites import checked, file_option, graphs_of, skip_option, sound, twin_option
 from sliceworks.cli.env_states import adopt, unlock
 from sliceworks.cli.output import Report, show
 
@@ -39,6 +39,8 @@ def check(file: Path, skipped: tuple[str, ...], twin: bool, output: str) -> int:
     Where there are credentials, or with --twin, quotas are asked for, too. What the document asks for and applying does not do
     is told. Exit code 1 when something is wrong.
     """
+    from sliceworks.rehearsal.contents import with_roles
+
     environment, findings = checked(file, skipped)
     findings = findings or quota_findings(environment, skipped, file, twin=twin)
     with_roles(environment, graphs_of(environment, file))
@@ -65,6 +67,7 @@ def cloudbuild(file: Path, folder: Path) -> int:
     from sliceworks.infra.cloudbuild import builds, commands
     from sliceworks.infra.stages import stages
     from sliceworks.infra.workspaces import Workspace, write_deployments
+    from sliceworks.rehearsal.contents import with_roles
 
     environment = sound(file, ())
     environment = with_roles(environment, graphs_of(environment, file))

@@ -1,15 +1,12 @@
-"""The inside of an environment's cluster, joined for the commands: what infra decides, what training renders, and what is read from
-files and from the cluster itself."""
+"""The inside of an environment's cluster, for the commands: the way there, and what is done with its contents."""
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sliceworks.base import progress
-from sliceworks.base.errors import NotFound, Unreachable
+from sliceworks.base.errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -17,11 +14,10 @@ if TYPE_CHECKING:
 
     from sliceworks.infra.cluster.inventory import Inventory
     from sliceworks.infra.cluster.outcomes import Outcome
-    from sliceworks.infra.cluster.removing import Remover
     from sliceworks.infra.cluster.shelves import Shelf
-    from sliceworks.infra.cluster.steps import Step
     from sliceworks.infra.environments import Site
     from sliceworks.kube import Client
+    from sliceworks.rehearsal.contents import Contents
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -43,12 +39,10 @@ class Inside:
 
     def apply(self, outputs: Mapping[str, Any], begun: Callable[[Any], Callable[[str], None]]) -> list[Outcome]:
         """Put everything into the cluster, and take away what is no longer asked for."""
-        from sliceworks.infra.cluster.applying import Applier
 
         async def main() -> list[Outcome]:
-            async with self._entered(outputs) as (client, inventory):
-                steps = await self._steps(client, inventory, outputs)
-                return await Applier(client, self._name, self.patience).apply(steps, inventory, begun)
+            async with self._open(outputs) as client:
+                return await self._contents.apply(client, outputs, begun)
 
         return self._run(main)
 
@@ -59,7 +53,7 @@ class Inside:
         async def main() -> None:
             async with self._entered(outputs) as (client, inventory):
                 if any(each.step == _QUEUES for each in inventory.entries.values()):
-                    steps = [each for each in await self._steps(client, inventory, outputs) if each.name == _QUEUES]
+                    steps = [each for each in await self._contents.steps(client, inventory, outputs) if each.name == _QUEUES]
                     await Applier(client, self._name, self.patience).apply_only(steps, inventory, lambda _step: lambda _said: None)
 
         if outputs.get("cluster"):
@@ -71,9 +65,10 @@ class Inside:
 
         async def main() -> list[Outcome]:
             async with self._entered(outputs) as (client, inventory):
-                return await comparing.compare(client, await self._steps(client, inventory, outputs), inventory)
+                return await comparing.compare(client, await self._contents.steps(client, inventory, outputs), inventory)
 
-        return self._run(main) if outputs.get("cluster") else [*self._to_come(), *comparing.fresh(self._first_steps())]
+        contents = self._contents
+        return self._run(main) if outputs.get("cluster") else [*contents.to_come(), *comparing.fresh(contents.first_steps())]
 
     def listed(self, outputs: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What was put into the cluster: the step and the object."""
@@ -86,12 +81,10 @@ class Inside:
 
     def remove(self, outputs: Mapping[str, Any], begun: Callable[[Any], Callable[[str], None]]) -> tuple[int, list[str]]:
         """Take everything out again: how many objects have gone, and what stays in Google Cloud."""
-        from sliceworks.infra.cluster.removing import Remover
 
         async def main() -> tuple[int, list[str]]:
-            async with self._entered(outputs) as (client, inventory):
-                remover: Remover = Remover(client, inventory, self.patience)
-                return await remover.remove(begun), remover.stays
+            async with self._open(outputs) as client:
+                return await self._contents.remove(client, begun)
 
         try:
             return self._run(main) if outputs.get("cluster") else (0, [])
@@ -127,68 +120,11 @@ class Inside:
 
         return connect(outputs["cluster"], credentials(impersonate=Names(self.site.environment).automation_account))
 
-    async def _steps(self, client: Client, inventory: Inventory, outputs: Mapping[str, Any]) -> tuple[Step, ...]:
-        """The steps for this cluster, with what it has already."""
-        from sliceworks.infra.cluster import compose, queueing, releases, waiting
-        from sliceworks.kube.well_known import CONFIG_MAP
+    @property
+    def _contents(self) -> Contents:
+        from sliceworks.rehearsal.contents import Contents
 
-        environment, found = self.site.environment, dict[str, list[Object]]()
-        for release in releases.releases(environment.spec):
-            there = await waiting.served(client, *release.sign) is not None
-            if not there or inventory.installed(release.name):
-                found[release.name], checksum = await asyncio.to_thread(self._shelf().objects, release, inventory.checksums)
-                if checksum:
-                    inventory.note_checksum(release.title, checksum)
-        settles = ("v1", "ConfigMap", *queueing.CONFIGURATION) in inventory.entries
-        if not settles:
-            place, name = queueing.CONFIGURATION
-            try:
-                await client.get(CONFIG_MAP, name, place)
-                if environment.spec.queues.ready_within and "kueue" not in found:
-                    progress.say(f"queues.readyWithin: Kueue's settings ({place}/{name}) are somebody else's, and stay as they are")
-            except NotFound:
-                settles = True
-        given = compose.Given(
-            emails=outputs.get("identities") or {},
-            queues=self._queues(),
-            releases=found,
-            graphs=self.graphs,
-            secrets=self._secrets(),
-            settles_kueue=settles,
-        )
-        return compose.steps(environment, given)
-
-    def _first_steps(self) -> tuple[Step, ...]:
-        """The steps for a cluster that is not there yet. What would have to be fetched is told by its name alone."""
-        from sliceworks.infra.cluster import compose
-
-        given = compose.Given(queues=self._queues(), graphs=self.graphs, secrets=self._secrets())
-        return compose.steps(self.site.environment, given)
-
-    def _to_come(self) -> list[Outcome]:
-        """What others publish and a new cluster would get; a twin has most of it."""
-        from sliceworks.infra.cluster.objects import Identity
-        from sliceworks.infra.cluster.outcomes import Outcome
-        from sliceworks.infra.cluster.releases import releases
-
-        found = releases(self.site.environment.spec)
-        return [] if self.twin else [Outcome(each.name, Identity("", "Release", "", each.version), "create") for each in found]
-
-    def _queues(self) -> list[Object]:
-        from sliceworks.training.queues import manifests
-
-        spec = self.site.environment.spec
-        return manifests(self.site.environment) if spec.addons.kueue or spec.teams else []
-
-    def _secrets(self) -> dict[str, dict[str, str]]:
-        """What is in the files; on a twin nobody needs real credentials."""
-        from sliceworks.infra.cluster import secrets
-
-        service = self.site.environment.spec.self_service
-        found = secrets.read(self.site.environment, self.folder)
-        if self.twin and service:
-            found = {each.secret: found.get(each.secret, {}) for each in service.model_registries}
-        return found
+        return Contents(self.site.environment, self.folder, self.graphs, self.twin, self._shelf(), self.patience)
 
     def _shelf(self) -> Shelf:
         from sliceworks.infra.cluster.shelves import Files, OfTheTwin

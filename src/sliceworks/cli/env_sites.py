@@ -12,7 +12,7 @@ from sliceworks.base.errors import InvalidDocument
 from sliceworks.cli.output import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from sliceworks.base.yamls import Document
     from sliceworks.cli.env_cluster import Inside
@@ -31,7 +31,6 @@ file_option = click.option(
     help="The Environment document.",
 )
 twin_option = click.option("--twin", is_flag=True, help="In the twin's cloud: nothing is billed, and no network is needed.")
-_GRAPH = "ResourceGraphDefinition"
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "replace": "±", "read": "?", "noop": " ", "refused": "!", "keep": "="}
 skip_option = click.option("--skip", "skipped", multiple=True, metavar="CHECK", help="Leave a check out, by its name.")
 
@@ -103,13 +102,9 @@ def folder_of(file: Path) -> Path:
 
 def graphs_of(environment: Environment, file: Path, *, sound: bool = True) -> tuple[dict[str, Any], ...]:
     """The graphs that an environment publishes; where they are to be sound, each is compiled, and what is wrong with it raised."""
-    from sliceworks.base import yamls
+    from sliceworks.rehearsal.contents import published
 
-    service = environment.spec.self_service
-    found = [document for each in (service.graphs if service else ()) for document in yamls.load_path(folder_of(file) / each)]
-    strays = [document for document in found if document.data.get("kind") != _GRAPH]
-    if strays:
-        raise InvalidDocument(f"{strays[0].name} is no {_GRAPH}", place=strays[0].place(), hint="see spec.selfService.graphs")
+    found = published(environment, folder_of(file))
     if found and sound:
         _compile(found)
     return tuple(document.data for document in found)
@@ -122,22 +117,6 @@ def _compile(found: list[Document]) -> None:
     for checked in Workbench(Sources()).check(found):
         if checked.issues:
             raise DefinitionError(checked.issues)
-
-
-def with_roles(environment: Environment, graphs: Sequence[dict[str, Any]]) -> Environment:
-    """The Environment with the roles that Config Connector needs for the published graphs, and no more, beside those it names."""
-    from sliceworks.infra.cluster import graph_needs
-
-    spec = environment.spec
-    if spec.self_service is None:
-        return environment
-    service = spec.self_service
-    needed = graph_needs.roles(graphs) + list(graph_needs.READS if service.project else ())
-    roles = sorted({*needed, *service.config_connector.roles})
-    grants = sorted({*graph_needs.grants(graphs), *(service.config_connector.grants or ())})
-    connector = service.config_connector.model_copy(update={"roles": roles, "grants": grants})
-    service = service.model_copy(update={"config_connector": connector})
-    return environment.model_copy(update={"spec": spec.model_copy(update={"self_service": service})})
 
 
 def _loaded(file: Path, text: str | None = None) -> list[Document]:
@@ -171,6 +150,7 @@ def inside_of(
 ) -> Inside:
     """Where it is made, with the inside of its cluster. Who makes something wants sound graphs; who removes all wants none."""
     from sliceworks.cli.env_cluster import Inside
+    from sliceworks.rehearsal.contents import with_roles
 
     found = () if graphs == "none" else graphs_of(environment, file, sound=graphs == "sound")
     site = site_of(with_roles(environment, found), twin=twin)

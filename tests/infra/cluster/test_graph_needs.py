@@ -8,9 +8,9 @@ import pytest
 from tests.support import environments
 
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.cli.env_sites import with_roles
 from sliceworks.infra.cluster import graph_needs
 from sliceworks.infra.stages import stages
+from sliceworks.rehearsal.contents import with_roles
 from sliceworks.schemas import config_connector
 
 Object = dict[str, Any]
