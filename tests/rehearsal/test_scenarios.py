@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sliceworks.base.errors import InvalidDocument
+from sliceworks.base import clock
+from sliceworks.base.errors import BadRequest, InvalidDocument
 from sliceworks.cli import main
-from sliceworks.rehearsal import documents, homes
+from sliceworks.kube import open_client
+from sliceworks.rehearsal import documents, homes, injection
 from sliceworks.rehearsal.rehearse import Rehearsal, rehearse
 from sliceworks.rehearsal.scenarios import Step, numbered, plan
 
@@ -154,6 +156,19 @@ def test_a_running_twin_moves_on_and_takes_a_scenario(tmp_path: Path, capsys: py
     assert main.run(["twin", "advance", "48h", "--quiet"]) == 0
     after = capsys.readouterr().out.strip()
     assert after[:10] > before[:10]
+    assert clock.run(_paced(homes.find("default").kubeconfig)) == [(1000.0, False), (1000.0, True), (50.0, True), (50.0, False)]
+
+
+async def _paced(kubeconfig: Path) -> list[tuple[float | None, bool]]:
+    """What a twin says of its time while it is stopped, changed and let go."""
+    async with open_client(kubeconfig) as client:
+        found = [await injection.pace(client), stopped := await injection.set_pace(client, paused=True)]
+        slower = await injection.set_pace(client, speed=50)
+        assert slower.now == stopped.now
+        with pytest.raises(BadRequest, match="the body must be such as"):
+            await injection.set_pace(client, speed=-1)
+        found += [slower, await injection.set_pace(client, paused=False)]
+        return [(each.speed, each.paused) for each in found]
 
 
 @pytest.mark.usefixtures("own_home")

@@ -1,13 +1,14 @@
-"""A running twin from outside: move its time on, and have a scenario happen to it.
+"""A running twin from outside: move its time on or stop it, and have a scenario happen to it.
 
 Waiting is asked of the twin itself: a scenario keeps its times whatever the speed of the twin, and while its time is moved on.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -24,14 +25,49 @@ if TYPE_CHECKING:
     from sliceworks.specs.scenario import Scenario
 
 _LONGEST_WAIT, _LONGEST_JUMP = 10.0, 3600.0
+_JSON = {"content-type": "application/json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A twin's clock: what it shows, how fast it runs, whether it stands still. Without a speed it is the machine's own."""
+
+    now: datetime
+    speed: float | None
+    paused: bool
+
+
+async def pace(client: Client) -> Pace:
+    """How a twin's time runs. NotFound where the cluster is no twin."""
+    return _read(await client.send(Request("GET", "/debug/twin/clock")))
+
+
+async def set_pace(client: Client, *, speed: float | None = None, paused: bool | None = None) -> Pace:
+    """Let a twin's time run faster or slower, stand still or go on."""
+    wanted = {name: value for name, value in (("speed", speed), ("paused", paused)) if value is not None}
+    return _read(await client.send(Request("POST", "/debug/twin/clock", (), _JSON, orjson.dumps(wanted))))
+
+
+async def move_on(client: Client, seconds: float) -> str:
+    """Move a twin's time on; returns what its clock shows then."""
+    return await _ask(client, "advance", seconds, _LONGEST_JUMP)
+
+
+async def happen(client: Client, scenario: Scenario, folder: Path, told: Callable[[Happening], None]) -> None:
+    """Have a scenario happen to a twin; returns when it is over."""
+
+    async def sleep(seconds: float) -> None:
+        await _ask(client, "sleep", seconds, _LONGEST_WAIT)
+
+    await play(plan(scenario, folder, Random(scenario.spec.seed)), client, sleep, told=told)
 
 
 def advance(kubeconfig: Path, seconds: float) -> str:
-    """Move a twin's time on; returns what its clock shows then."""
+    """`move_on`, by a twin's kubeconfig."""
 
     async def main() -> str:
         async with open_client(kubeconfig) as client:
-            return await _ask(client, "advance", seconds, _LONGEST_JUMP)
+            return await move_on(client, seconds)
 
     return clock.run(main())
 
@@ -39,25 +75,25 @@ def advance(kubeconfig: Path, seconds: float) -> str:
 def now(kubeconfig: Path) -> datetime:
     """What a twin's clock shows."""
 
-    async def main() -> str:
+    async def main() -> Pace:
         async with open_client(kubeconfig) as client:
-            return await _ask(client, "sleep", 0.0, _LONGEST_WAIT)
+            return await pace(client)
 
-    return datetime.fromisoformat(clock.run(main()))
+    return clock.run(main()).now
 
 
 def inject(kubeconfig: Path, scenario: Scenario, folder: Path, told: Callable[[Happening], None]) -> None:
-    """Have a scenario happen to a twin; returns when it is over."""
+    """`happen`, by a twin's kubeconfig."""
 
     async def main() -> None:
         async with open_client(kubeconfig) as client:
-
-            async def sleep(seconds: float) -> None:
-                await _ask(client, "sleep", seconds, _LONGEST_WAIT)
-
-            await play(plan(scenario, folder, Random(scenario.spec.seed)), client, sleep, told=told)
+            await happen(client, scenario, folder, told)
 
     clock.run(main())
+
+
+def _read(answer: dict[str, Any]) -> Pace:
+    return Pace(datetime.fromisoformat(str(answer["now"])), answer.get("speed"), bool(answer.get("paused")))
 
 
 async def _ask(client: Client, what: str, seconds: float, most: float) -> str:
@@ -66,7 +102,7 @@ async def _ask(client: Client, what: str, seconds: float, most: float) -> str:
     while True:
         piece = min(seconds, most)
         body = orjson.dumps({"seconds": piece})
-        answer = await client.send(Request("POST", f"/debug/twin/{what}", (), {"content-type": "application/json"}, body))
+        answer = await client.send(Request("POST", f"/debug/twin/{what}", (), _JSON, body))
         shown = str(answer.get("now"))
         seconds -= piece
         if seconds <= 0:
