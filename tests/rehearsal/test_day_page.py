@@ -1,0 +1,172 @@
+"""The page of a day: what is in it, that names stay text, and that it stays small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import orjson
+import pytest
+from tests.support.days import eventful_day
+from tests.support.large_days import large_day
+
+from sliceworks.rehearsal.day import figures
+from sliceworks.rehearsal.day.page import render
+from sliceworks.rehearsal.day.record import Check, Day, Incident, Series, Step
+from sliceworks.rehearsal.day.view import usage, view
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'<!--"
+
+
+class Page(HTMLParser):
+    """The text of a page, its elements, and the texts of its scripts."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words, self.scripts = "", ""
+        self._inside = ""
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag if tag in {"script", "style"} else self._inside
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = "" if tag == self._inside else self._inside
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts += data
+        elif not self._inside:
+            self.words += data
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the script draws."""
+        line = next(line for line in self.scripts.splitlines() if line.startswith("const data = "))
+        found: dict[str, Any] = orjson.loads(line.removeprefix("const data = ").removesuffix(";"))
+        return found
+
+
+def test_everything_of_the_day_is_in_the_page() -> None:
+    page = Page(render(eventful_day()))
+    for words in (
+        "✗ 1 thing did not end as expected",
+        "failed: 3 restarts were used up",
+        "1. No v4 machines in us-central2-b",
+        "✓ mended after 8 min",
+        "asked for the slice in us-central2-a, from the reservation",
+        "✗ not mended",
+        "waits for 128 chips of v5e in queue language",
+        "47.0 chip hours have no list price",
+        "first token p99 at most 200 ms, found 93 ms",
+    ):
+        assert words in page.words, words
+    assert [group["name"] for group in page.data["groups"]] == [
+        "The platform", "language", "serving", "vision", "Slices", "Models and graphs",
+    ]  # fmt: skip
+    assert ("a", {"href": "load/chat/report.html"}) in page.tags
+
+
+def test_it_asks_no_network_for_anything() -> None:
+    page = Page(render(eventful_day()))
+    addresses = [value for _, attributes in page.tags for name, value in attributes.items() if name in {"src", "href"}]
+    assert [each for each in addresses if each and ("//" in each or each.startswith("/"))] == []
+    assert "import " not in page.scripts
+    assert "fetch(" not in page.scripts
+
+
+def test_names_stay_text() -> None:
+    day = eventful_day()
+    first = replace(day.jobs[0], name=HOSTILE, team=HOSTILE, queue=HOSTILE, spans=(replace(day.jobs[0].spans[0], note=HOSTILE),))
+    wrong = Incident(5, HOSTILE, "crash", HOSTILE)
+    step = Step("x", HOSTILE, 0, 5, "done", HOSTILE, (Check(HOSTILE, HOSTILE, True, HOSTILE),))
+    costs = tuple(replace(each, team=HOSTILE, pool=HOSTILE) for each in day.costs)
+    runs = tuple(replace(each, name=HOSTILE, report=HOSTILE) for each in day.measured.load_runs)
+    measured = replace(day.measured, load_runs=runs)
+    hostile = replace(day, name=HOSTILE, jobs=(first,), incidents=(wrong,), steps=(step,), costs=costs, measured=measured)
+    source = render(hostile)
+    page = Page(source)
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    assert "img" not in [tag for tag, _ in page.tags]
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    assert HOSTILE in page.words
+    assert page.data["groups"][1]["rows"][0]["name"] == HOSTILE
+    assert "<!--" not in source
+
+
+def test_a_wait_after_running_is_a_preemption_and_a_start_a_restart() -> None:
+    rows = {row["name"]: row for group in view(eventful_day())["groups"] for row in group["rows"]}
+    assert [span[0] for span in rows["llama-70b"]["spans"]] == [
+        "waiting", "starting", "running", "preempted", "restarting", "running",
+    ]  # fmt: skip
+    assert [span[0] for span in rows["gemma-chat"]["spans"]] == ["coming", "ready", "leaving"]
+    assert rows["gpu-l4"]["spans"] == [("ready", 600, 8 * 3600, "")]
+    assert [span[0] for span in rows["Ten jobs of three teams"]["spans"]] == ["failed"]
+
+
+def test_chips_by_team_and_by_type_sum_up_to_the_same() -> None:
+    found = usage(eventful_day())
+    by_team, by_type = (
+        [sum(column[index] for column in found["by"][name]["values"]) for index in range(len(found["at"]))]
+        for name in ("team", "type")
+    )
+    assert by_team == by_type
+    assert max(by_team) == 296
+    assert all(used <= there for used, there in zip(by_team, found["capacity"], strict=True))
+    assert found["at"] == sorted(set(found["at"]))
+
+
+def test_waits_leave_out_what_the_owner_suspended() -> None:
+    waits = {each.team: each for each in figures.waits(eventful_day())}
+    assert waits["serving"].seconds == (0.0, 100.0)
+    assert waits["language"].quantile(0.5) == 1900
+    assert waits["language"].quantile(1) == 7500
+    worst, seconds = figures.longest_waits(eventful_day())[0]
+    assert (worst.name, seconds) == ("tokenizer", 7500)
+
+
+def test_a_job_that_was_never_admitted_has_waited_until_the_end() -> None:
+    job = replace(eventful_day().jobs[0], admitted=None, started=None, ended=None, outcome="waiting")
+    day = replace(eventful_day(), jobs=(job,))
+    (waits,) = figures.waits(day)
+    assert (waits.jobs, waits.still, waits.quantile(0.5)) == (1, 1, None)
+    assert figures.longest_waits(day) == [(job, day.lasted - 900)]
+    assert "still waits" in Page(render(day)).words
+
+
+def test_use_is_what_was_used_of_what_was_there() -> None:
+    day = Day(
+        "d", ".", 0, "2026-11-16T08:00:00Z", 100.0, usage=(Series("v5e", ((50, 8),), "a"),), capacity=(Series("v5e", ((0, 16),)),)
+    )
+    (use,) = figures.use_by_chip(day)
+    assert (use.used, use.there, use.share) == (400, 1600, 0.25)
+    assert figures.total_use(replace(day, capacity=())).share is None
+
+
+def test_bills_are_by_team_and_pool_with_the_idle_last() -> None:
+    bills = figures.bills(eventful_day())
+    assert [(bill.team, round(bill.usd, 1)) for bill in bills] == [
+        ("language", 1046.4), ("serving", 0), ("vision", 664.2), ("nobody", 360),
+    ]  # fmt: skip
+    assert dict(bills[0].pools) == {"tpu-v5e": 984.0, "tpu-v5e-spot": 62.4}
+
+
+@pytest.mark.parametrize("day", [Day("empty", ".", 0, "2026-11-16T08:00:00Z", 0.0), Day("", "", 0, "2026-11-16T08:00:00Z", 60.0)])
+def test_a_day_without_anything_has_a_page(day: Day) -> None:
+    page = Page(render(day))
+    for words in (
+        "✓ Every step was done",
+        "Nothing did.",
+        "No job waited.",
+        "Nothing in this day has a price.",
+        "There were no steps.",
+    ):
+        assert words in page.words
+
+
+def test_pages_stay_small() -> None:
+    assert len(render(eventful_day()).encode()) < 200_000
+    assert len(render(large_day(1000)).encode()) < 5_000_000
