@@ -158,7 +158,8 @@ class Site:
     def _at(self, stage: Stage) -> Terraform:
         """Terraform in the folder of a stage, as it was left there."""
         environment = self.target.environment(self.workspace.folder)
-        return Terraform(self.program, self.workspace.stage(stage.name), environment, stage.name, self.target.patience)
+        folder, target = self.workspace.stage(stage.name), self.target
+        return Terraform(self.program, folder, environment, stage.name, target.patience, provider=target.provider)
 
     def _open(self, stage: Stage, terraform: Terraform, *, making: bool) -> None:
         """With its state. Only what makes something needs the bucket, and only the first stage makes it without one."""

@@ -8,7 +8,7 @@ import platform
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import orjson
@@ -16,7 +16,11 @@ import orjson
 from sliceworks.base.errors import CloudNotFound
 from sliceworks.cloud import Session, Token
 from sliceworks.cloud.connecting import credentials
+from sliceworks.infra.attached import VARIABLE, attached
 from sliceworks.infra.standin.schemas import google
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Object = dict[str, Any]
 PROVIDER = "SLICEWORKS_GOOGLE_PROVIDER"
@@ -51,6 +55,10 @@ class Target:
     def environment(self, folder: Path) -> dict[str, str]:
         """What Terraform finds in its environment."""
         return {**os.environ, **_QUIET}
+
+    def provider(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The environment for what asks providers: Terraform starts its own."""
+        return dict(environment)
 
     @property
     def patience(self) -> int:
@@ -107,6 +115,12 @@ class TwinTarget(Target):
             "HTTPS_PROXY": _NOWHERE,
             "TF_CLI_CONFIG_FILE": str(self._configuration(folder)),
         }
+
+    def provider(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """One stand-in serves all commands; a real provider is started by Terraform, as it is used to."""
+        if os.environ.get(PROVIDER):
+            return dict(environment)
+        return {**environment, VARIABLE: attached(self.address, self.token, environment).variable()}
 
     @property
     def patience(self) -> int:

@@ -72,6 +72,8 @@ class Terraform:
     """Seconds to wait for somebody else who works on the same state."""
     holding: int = -1
     """A file that Terraform keeps open for as long as it lives."""
+    provider: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
+    """The environment of commands that ask providers, which may be waiting for that already."""
 
     def init(self) -> None:
         """Get the folder ready: modules, the provider, the backend."""
@@ -114,14 +116,14 @@ class Terraform:
         """What would be made, with the values that are known."""
         try:
             self._told(["plan", "-json", self._lock, f"-out={_PLAN}"])
-            shown: Object = orjson.loads(self._must(["show", "-json", _PLAN]))
+            shown: Object = orjson.loads(self._must(["show", "-json", _PLAN], asking=True))
         finally:
             (self.folder / _PLAN).unlink(missing_ok=True)
         return [each for each in shown.get("resource_changes") or () if each["change"]["actions"] == ["create"]]
 
     def take_over(self, address: str, found: str) -> bool:
         """Have a thing that is there in the state; False where there is none."""
-        done = self._run(["import", "-no-color", self._lock, address, found])
+        done = self._run(["import", "-no-color", self._lock, address, found], asking=True)
         if done.returncode and "non-existent remote object" not in done.stderr:
             raise self._failed(done.stdout + done.stderr)
         return not done.returncode
@@ -130,8 +132,8 @@ class Terraform:
     def _lock(self) -> str:
         return f"-lock-timeout={self.patience}s"
 
-    def _must(self, arguments: Sequence[str]) -> str:
-        done = self._run(arguments)
+    def _must(self, arguments: Sequence[str], *, asking: bool = False) -> str:
+        done = self._run(arguments, asking=asking)
         if done.returncode:
             raise self._failed(done.stderr)
         return done.stdout
@@ -157,11 +159,11 @@ class Terraform:
         things = [(each["type"], one["attributes"]) for each in found if each["mode"] == "managed" for one in each["instances"]]
         return [(kind, str(_name(has))) for kind, has in things if "_iam_" not in kind and _name(has)]
 
-    def _run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    def _run(self, arguments: Sequence[str], *, asking: bool = False) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*self.program.command, *arguments],
             cwd=self.folder,
-            env=dict(self.environment),
+            env=dict(self.provider(self.environment) if asking else self.environment),
             capture_output=True,
             text=True,
             check=False,
@@ -172,7 +174,7 @@ class Terraform:
         with subprocess.Popen(
             [*self.program.command, *arguments],
             cwd=self.folder,
-            env=dict(self.environment),
+            env=dict(self.provider(self.environment)),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

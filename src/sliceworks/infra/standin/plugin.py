@@ -1,4 +1,5 @@
-"""How Terraform starts a provider: a handshake on standard output, then gRPC on a socket of this user's own."""
+"""How a provider is reached: gRPC on a socket of this user's own. Terraform starts it and hears of the socket by a handshake on
+standard output; or somebody else starts it once, and tells Terraform where it is."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.infra.standin import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 COOKIE = ("TF_PLUGIN_MAGIC_COOKIE", "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2")
 _HANDSHAKE, _PROTOCOL = 1, 5
@@ -29,23 +31,41 @@ async def serve(handlers: Mapping[str, Callable[[Any], Awaitable[Any]]]) -> int:
     if os.environ.get(COOKIE[0]) != COOKIE[1]:
         print("This program is a Terraform provider: Terraform starts it, people do not.", file=sys.stderr)
         return 1
+    ended = asyncio.Event()
+    secured = bool(os.environ.get("PLUGIN_CLIENT_CERT"))
+    async with _served(handlers, ended, secured=secured) as (address, certificate):
+        print(f"{_HANDSHAKE}|{_PROTOCOL}|unix|{address}|grpc|{certificate}", flush=True)
+        watch = asyncio.create_task(_watch(os.getppid(), ended))
+        await ended.wait()
+        watch.cancel()
+    return 0
+
+
+async def serve_attached(handlers: Mapping[str, Callable[[Any], Awaitable[Any]]]) -> int:
+    """Tell where the socket is, and answer there for as long as whoever started this keeps our standard input open."""
+    async with _served(handlers, asyncio.Event(), secured=False) as (address, _):
+        print(address, flush=True)
+        await asyncio.to_thread(sys.stdin.buffer.read)
+    return 0
+
+
+@asynccontextmanager
+async def _served(
+    handlers: Mapping[str, Callable[[Any], Awaitable[Any]]], ended: asyncio.Event, *, secured: bool
+) -> AsyncIterator[tuple[Path, str]]:
+    """A server at a socket that only this user can reach, and the certificate by which it is known."""
     import grpc
 
-    ended = asyncio.Event()
+    # Ctrl-C reaches everybody at the terminal; Terraform decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", _LARGEST), ("grpc.max_send_message_length", _LARGEST)])
     server.add_generic_rpc_handlers((_provider(grpc, handlers), _controller(grpc, ended)))
     with tempfile.TemporaryDirectory(prefix="sliceworks-provider-") as folder:
         address = Path(folder, "socket")
-        certificate = _listen(grpc, server, f"unix:{address}")
+        certificate = _listen(grpc, server, f"unix:{address}", secured=secured)
         await server.start()
-        print(f"{_HANDSHAKE}|{_PROTOCOL}|unix|{address}|grpc|{certificate}", flush=True)
-        # Ctrl-C reaches everybody at the terminal; Terraform decides what becomes of it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        watch = asyncio.create_task(_watch(os.getppid(), ended))
-        await ended.wait()
-        watch.cancel()
+        yield address, certificate
         await server.stop(grace=1)
-    return 0
 
 
 async def _watch(parent: int, ended: asyncio.Event) -> None:
@@ -82,13 +102,13 @@ def _controller(grpc: Any, ended: asyncio.Event) -> Any:
     return grpc.method_handlers_generic_handler(_CONTROLLER, {"Shutdown": grpc.unary_unary_rpc_method_handler(shutdown)})
 
 
-def _listen(grpc: Any, server: Any, address: str) -> str:
+def _listen(grpc: Any, server: Any, address: str, *, secured: bool) -> str:
     """Listen with a certificate of our own, in the form that the handshake tells it.
 
     Terraform offers one too, on a curve that gRPC's TLS does not take; so who may connect is left to the socket's folder,
     which only this user can enter.
     """
-    if not os.environ.get("PLUGIN_CLIENT_CERT"):
+    if not secured:
         server.add_insecure_port(address)
         return ""
     key, certificate = _certificate()

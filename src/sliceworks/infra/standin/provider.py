@@ -8,6 +8,7 @@ import orjson
 
 from sliceworks.base.errors import CloudNotFound, SliceworksError, UsageError
 from sliceworks.infra.standin import mapping, messages, planning, schemas
+from sliceworks.infra.standin.descriptions import as_message
 from sliceworks.infra.standin.kinds import unfilled
 from sliceworks.infra.standin.resources import DATA_SOURCES, KINDS
 from sliceworks.infra.standin.settings import Settings
@@ -26,11 +27,12 @@ _ATTRIBUTION = {"goog-terraform-provisioned": "true"}
 
 
 class Provider:
-    """One run of Terraform."""
+    """What answers Terraform: one run of it after another."""
 
     def __init__(self) -> None:
         self._schemas = schemas.google()
         self._settings = Settings.read({}, {})
+        self._told: Any = None
 
     def handlers(self) -> dict[str, Callable[[Any], Awaitable[Any]]]:
         """Each call of the protocol with what answers it."""
@@ -52,11 +54,16 @@ class Provider:
 
     async def get_schema(self, _: Any) -> Any:
         """All schemas; kinds that the twin's cloud does not have are left out, so that they are refused by name."""
-        found = messages.message("ProviderSchemas")(provider=schemas.as_message(self._schemas.provider))
+        if self._told is None:
+            self._told = self._described()
+        return self._told
+
+    def _described(self) -> Any:
+        found = messages.message("ProviderSchemas")(provider=as_message(self._schemas.provider))
         for name in KINDS:
-            found.resource_schemas[name].CopyFrom(schemas.as_message(self._schemas.resources[name]))
+            found.resource_schemas[name].CopyFrom(as_message(self._schemas.resources[name]))
         for name in DATA_SOURCES:
-            found.data_source_schemas[name].CopyFrom(schemas.as_message(self._schemas.data_sources[name]))
+            found.data_source_schemas[name].CopyFrom(as_message(self._schemas.data_sources[name]))
         return found
 
     async def identities(self, _: Any) -> Any:
@@ -77,7 +84,8 @@ class Provider:
         return messages.message("UpgradeResponse")(upgraded_state=encode(_fitted(block, orjson.loads(request.raw_state.json))))
 
     async def configure(self, request: Any) -> Any:
-        """Take the provider's settings."""
+        """Take the provider's settings, in place of those of an earlier run."""
+        await self._settings.close()
         self._settings = Settings.read(decode(request.config) or {})
         return messages.message("Verdict")()
 

@@ -1,17 +1,13 @@
-"""The real provider's schema, reduced to names and types: read from data, and told to Terraform in its own messages."""
+"""The real provider's schema, reduced to names and types, read from data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any, Final
+from typing import Any
 
 import orjson
-
-from sliceworks.infra.standin import messages
-
-_NESTING: Final = {"single": 1, "list": 2, "set": 3, "map": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +80,3 @@ def _block(data: dict[str, Any]) -> Block:
 def _attribute(data: dict[str, Any]) -> Attribute:
     use = data["use"].split(",")
     return Attribute(data["type"], "required" in use, "optional" in use, "computed" in use)
-
-
-def as_message(block: Block) -> Any:
-    """A block's schema as Terraform asks for it."""
-    return messages.message("Schema")(version=0, block=_described(block))
-
-
-def _described(block: Block) -> Any:
-    described = messages.message("Block")()
-    for name, attribute in sorted(block.attributes.items()):
-        described.attributes.add(
-            name=name,
-            type=orjson.dumps(attribute.type),
-            required=attribute.required,
-            optional=attribute.optional,
-            computed=attribute.computed,
-        )
-    for name, nested in sorted(block.blocks.items()):
-        described.block_types.add(
-            type_name=name,
-            block=_described(nested.block),
-            nesting=_NESTING[nested.nesting],
-            min_items=nested.min,
-            max_items=nested.max,
-        )
-    return described
