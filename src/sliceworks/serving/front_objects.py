@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sliceworks.kube.gke import API_AGENTS, pool
 from sliceworks.serving import pods
-from sliceworks.serving.machines import pool, small
-from sliceworks.serving.naming import API_AGENTS, COMPONENT, MANAGED_BY
+from sliceworks.serving.machines import small
+from sliceworks.serving.naming import COMPONENT, MANAGED_BY
 from sliceworks.serving.objects import service_ports
 from sliceworks.serving.versions import GATEWAY
 

@@ -12,10 +12,9 @@ from sliceworks.catalog import placing, prices
 
 if TYPE_CHECKING:
     from sliceworks.catalog.prices import Price
-    from sliceworks.specs.serving import Accelerator, ModelServiceSpec, Pool
+    from sliceworks.specs.serving import Accelerator, ModelServiceSpec
 
 Object = dict[str, Any]
-NODE_POOL = "cloud.google.com/gke-nodepool"
 _SHARE = Fraction(3, 4)  # of what a host leaves to pods: agents of the node need the rest
 
 
@@ -77,10 +76,3 @@ def resources(spec: ModelServiceSpec, found: Machines | None) -> Object:
 def small(cpu: str, memory: str) -> Object:
     """What a helper asks for."""
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
-
-
-def pool(wanted: Pool) -> Object:
-    """The part of a pod that leads it to a pool of ordinary machines."""
-    selector = {**({NODE_POOL: wanted.name} if wanted.name else {}), **wanted.labels}
-    tolerations = [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in wanted.tolerates]
-    return {**({"nodeSelector": selector} if selector else {}), **({"tolerations": tolerations} if tolerations else {})}

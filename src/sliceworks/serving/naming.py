@@ -15,11 +15,6 @@ TRACK = "sliceworks.dev/track"
 SLICE = "sliceworks.dev/slice"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "sliceworks"}
 SERVER = "server"
-API_AGENTS: Object = {
-    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
-    "podSelector": {"matchLabels": {"k8s-app": "konnectivity-agent"}},
-}
-"""What the API server of GKE reaches pods through: requests that it passes on come from there."""
 
 
 def labels(service: ModelService, component: str, track: str = "") -> dict[str, str]:

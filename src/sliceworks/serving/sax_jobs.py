@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.kube.gke import pool
 from sliceworks.serving import objects, pods
-from sliceworks.serving.machines import pool, small
+from sliceworks.serving.machines import small
 
 if TYPE_CHECKING:
     from sliceworks.specs.serving import ModelService, Saxml, SaxModel

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.kube.gke import pool
 from sliceworks.serving import objects, pods, sax_jobs, slices, versions
-from sliceworks.serving.machines import pool, resources, small
+from sliceworks.serving.machines import resources, small
 
 if TYPE_CHECKING:
     from sliceworks.serving.machines import Machines

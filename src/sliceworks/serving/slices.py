@@ -9,8 +9,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.kube.gke import NODE_POOL
 from sliceworks.serving import naming, objects, pods
-from sliceworks.serving.machines import NODE_POOL
 from sliceworks.serving.naming import SERVER, SLICE
 
 if TYPE_CHECKING:

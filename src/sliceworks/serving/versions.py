@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.kube.gke import API_AGENTS
 from sliceworks.serving import naming, objects
 from sliceworks.serving.naming import SERVER
 
@@ -87,7 +88,7 @@ def peers(service: ModelService) -> list[Object]:
     """Pods that may talk to the service's parts."""
     own = {"podSelector": {"matchLabels": {naming.SERVICE: service.metadata.name}}}
     if service.spec.gateway:
-        return [own, {"podSelector": {"matchLabels": {GATEWAY: service.spec.gateway.name}}}, naming.API_AGENTS]
+        return [own, {"podSelector": {"matchLabels": {GATEWAY: service.spec.gateway.name}}}, API_AGENTS]
     if service.spec.route:
         return [{"podSelector": {}}, {"namespaceSelector": {}}]
-    return [{"podSelector": {}}, naming.API_AGENTS]
+    return [{"podSelector": {}}, API_AGENTS]
