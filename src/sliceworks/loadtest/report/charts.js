@@ -102,4 +102,4 @@ function draw(place, chart) {
   if (points.length) tell();
 }
 
-document.querySelectorAll("[data-chart]").forEach(place => draw(place, charts[Number(place.dataset.chart)]));
+document.querySelectorAll("[data-chart]").forEach(place => draw(place, data[Number(place.dataset.chart)]));

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import html
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from sliceworks.base.pages import Safe, file, page, table, tag
 from sliceworks.loadtest import series
 from sliceworks.loadtest.report import words
 
@@ -22,51 +19,31 @@ def render(run: dict[str, Any], folder: Path, moments: NDArray[np.float64], last
     """The whole page; `moments` are those of the schedule, in seconds."""
     charts = _charts(run, series.over_time(folder, lasts, moments), series.distributions(folder, begins))
     body = [
-        f"<h1>{html.escape(run['name'])}</h1>",
-        f'<p class="verdict {_tone(run)}">{html.escape(words.verdict(run))}</p>',
+        tag("h1", run["name"]),
+        tag("p", words.verdict(run), class_=f"verdict {_tone(run)}"),
         _list(words.facts(run)),
         _objectives(run),
-        _table(("time", *words.COLUMNS), words.rows(run["summary"])),
-        '<p class="note">Times count from when a request should have left, unless they say otherwise.</p>',
+        table(("time", *words.COLUMNS), words.rows(run["summary"])),
+        tag("p", "Times count from when a request should have left, unless they say otherwise.", class_="note"),
         *(
-            f'<section><h2>{html.escape(each["title"])}</h2><div class="chart" data-chart="{index}"></div></section>'
-            for index, each in enumerate(charts)
+            tag("section", tag("h2", each["title"]), tag("div", class_="chart", data_chart=number))
+            for number, each in enumerate(charts)
         ),
     ]
-    # A script ends at the first "</": JSON may have it escaped.
-    data = orjson.dumps(charts).decode().replace("</", "<\\/")
-    page = _file("page.html")
-    for mark, text in (("TITLE", html.escape(run["name"])), ("STYLE", _file("page.css")), ("BODY", "\n".join(body))):
-        page = page.replace(f"<!--{mark}-->", text)
-    return page.replace("/*DATA*/", f"const charts = {data};").replace("/*SCRIPT*/", _file("charts.js"))
-
-
-def _file(name: str) -> str:
-    return (files("sliceworks.loadtest.report") / name).read_text()
+    return page(run["name"], body, data=charts, script=file(__package__, "charts.js"))
 
 
 def _tone(run: dict[str, Any]) -> str:
     return "good" if run["valid"] and run["kept"] else "bad"
 
 
-def _list(facts: list[tuple[str, str]]) -> str:
-    return "<dl>" + "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in facts) + "</dl>"
+def _list(facts: list[tuple[str, str]]) -> Safe:
+    return tag("dl", *(part for name, told in facts for part in (tag("dt", name), tag("dd", told))))
 
 
-def _objectives(run: dict[str, Any]) -> str:
-    items = "".join(
-        f'<li class="{"good" if each["kept"] else "bad"}">{html.escape(words.objective(each))}</li>' for each in run["objectives"]
-    )
-    return f"<ul>{items}</ul>" if items else ""
-
-
-def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    head = "".join(f'<th scope="col">{html.escape(each)}</th>' for each in columns)
-    body = "".join(
-        f'<tr><th scope="row">{html.escape(row[0])}</th>' + "".join(f"<td>{html.escape(each)}</td>" for each in row[1:]) + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def _objectives(run: dict[str, Any]) -> Safe:
+    items = [tag("li", words.objective(each), class_="good" if each["kept"] else "bad") for each in run["objectives"]]
+    return tag("ul", *items) if items else Safe("")
 
 
 def _charts(run: dict[str, Any], times: dict[str, list[Any]], spread: dict[str, dict[str, list[float]]]) -> list[dict[str, Any]]:

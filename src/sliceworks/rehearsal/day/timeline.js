@@ -70,8 +70,9 @@ function drawGroup(index) {
 
 function drawDensity(parent, members, y) {
   const places = Math.max(20, Math.floor((width - gutter - pad) / 3)), from = width < 640 ? y + 20 : y + 3, tall = y + rowHeight - 3 - from;
-  for (const state of ["waiting", "running", "ready"]) {
-    const counts = density(members, state, shown.from, shown.to, places), most = Math.max(...counts, 1);
+  const [waiting, ...others] = ["waiting", "running", "ready"].map(state => density(members, state, shown.from, shown.to, places));
+  const upper = waiting.map((count, index) => count && count + others[0][index]), most = Math.max(...upper, ...others[0], ...others[1], 1);
+  for (const [state, counts] of [["waiting", upper], ["running", others[0]], ["ready", others[1]]]) {
     let path = `M${gutter} ${from + tall}`;
     counts.forEach((count, index) => path += `L${(gutter + index * 3).toFixed(0)} ${(from + tall - count / most * tall).toFixed(1)}h3`);
     if (Math.max(...counts)) make(parent, "path", { d: `${path}V${from + tall}z`, class: `density ${state}` });

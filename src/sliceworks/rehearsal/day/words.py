@@ -21,7 +21,7 @@ def lasting(seconds: float | None) -> str:
     hours, rest = divmod(minutes, 60)
     if hours < 48:
         return f"{hours} h {rest} min" if rest else f"{hours} h"
-    return f"{hours // 24} d {hours % 24} h"
+    return f"{hours // 24} d {hours % 24} h" if hours % 24 else f"{hours // 24} d"
 
 
 def clock(day: Day, at: float) -> str:
