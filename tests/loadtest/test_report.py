@@ -50,7 +50,7 @@ def test_html_stands_alone_and_says_the_same(tmp_path: Path) -> None:
     run, plan = concluded(tmp_path)
     page = html.render(run, tmp_path, plan.schedule.moments / 1e9, 3.0, 0.0)
     assert not re.search(r'(src|href)="', page)
-    charts = orjson.loads(re.search(r"const charts = (.*);\n", page)[1].replace("<\\/", "</"))  # type: ignore[index]
+    charts = orjson.loads(re.search(r"const data = (.*);\n", page)[1].replace("<\\/", "</"))  # type: ignore[index]
     titles = {each["title"]: each for each in charts}
     rates = {each["name"]: each for each in titles["Requests per second"]["series"]}
     assert np.isclose(np.mean(rates["asked"]["y"][:8]), 10)
