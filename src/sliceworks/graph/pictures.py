@@ -129,19 +129,24 @@ def svg(drawn: Sequence[Box], title: str, subtitle: str = "") -> str:
 
 
 def _lines(placed: Layout) -> list[str]:
-    found = []
-    for points in placed.lines.values():
-        (x, y), *rest = points
-        path = [f"M{x:.1f} {y:.1f}"]
-        for number, (to_x, to_y) in enumerate(rest):
-            if number % 2 == 0:  # across the gap between two columns
-                middle = (x + to_x) / 2
-                path.append(f"C{middle:.1f} {y:.1f} {middle:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}")
-            else:  # straight through a column
-                path.append(f"L{to_x:.1f} {to_y:.1f}")
-            x, y = to_x, to_y
-        found.append(f'<path d="{" ".join(path)}" fill="none" stroke="#aab2c0" stroke-width="1.4" marker-end="url(#end)"/>')
-    return found
+    return [
+        f'<path d="{curve(points)}" fill="none" stroke="#aab2c0" stroke-width="1.4" marker-end="url(#end)"/>'
+        for points in placed.lines.values()
+    ]
+
+
+def curve(points: Sequence[tuple[float, float]]) -> str:
+    """The path of a line through its points."""
+    (x, y), *rest = points
+    path = [f"M{x:.1f} {y:.1f}"]
+    for number, (to_x, to_y) in enumerate(rest):
+        if number % 2 == 0:  # across the gap between two columns
+            middle = (x + to_x) / 2
+            path.append(f"C{middle:.1f} {y:.1f} {middle:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}")
+        else:  # straight through a column
+            path.append(f"L{to_x:.1f} {to_y:.1f}")
+        x, y = to_x, to_y
+    return " ".join(path)
 
 
 def _box(box: Box, spot: Spot) -> str:

@@ -1,0 +1,150 @@
+"""The day of a cluster, moment by moment, as its objects tell of it: jobs that come, start and end, hosts that come and fail. Pure.
+
+An object knows when it was made and when each condition last changed. What was seen once is remembered, so that the day is whole
+although objects go.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+Object = dict[str, Any]
+MOST = 20_000
+_STATE = "sliceworks.dev/state"
+_OF_JOB = {"Completed": ("completed", "good"), "Failed": ("failed", "bad"), "Suspended": ("suspended", "wait")}
+_OF_WORKLOAD = {"Admitted": ("admitted", "busy"), "Evicted": ("evicted", "wait"), "PodsReady": ("all pods ready", "good")}
+LANES = ("faults", "hosts", "jobs")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Moment:
+    """One thing that happened. `lane` is where a time line shows it; times are as Kubernetes writes them, and so in order."""
+
+    at: str
+    subject: str
+    what: str
+    lane: str = field(compare=False, default="jobs")
+    tone: str = field(compare=False, default="idle")
+    said: str = field(compare=False, default="")
+    link: str = field(compare=False, default="")
+
+
+def of_node(node: Object) -> Iterator[Moment]:
+    """A host that came, was lost, or came back."""
+    metadata, status = node["metadata"], node.get("status") or {}
+    name, born = metadata["name"], metadata.get("creationTimestamp", "")
+    yield Moment(born, f"host {name}", "joined", "hosts", "idle")
+    ready = _condition(status, "Ready")
+    at = ready.get("lastTransitionTime") or ""
+    if ready.get("status") == "True":
+        yield Moment(at or born, f"host {name}", "is ready", "hosts", "good")
+    elif ready:
+        told = (metadata.get("annotations") or {}).get(_STATE)
+        what = {"preempted": "is taken away", "maintenance": "is in maintenance"}.get(str(told), "stopped answering")
+        yield Moment(at or born, f"host {name}", what, "hosts", "bad", str(ready.get("message") or ""))
+
+
+def of_jobset(jobset: Object) -> Iterator[Moment]:
+    """A job that was submitted, and ended or was stopped."""
+    metadata = jobset["metadata"]
+    key = f"{metadata.get('namespace', '')}/{metadata['name']}"
+    link = f"/jobs/{key}"
+    yield Moment(metadata.get("creationTimestamp", ""), f"job {key}", "submitted", "jobs", "idle", "", link)
+    yield from _told(jobset, _OF_JOB, f"job {key}", link)
+
+
+def of_workload(workload: Object) -> Iterator[Moment]:
+    """A job that was admitted or evicted by its queue."""
+    metadata = workload["metadata"]
+    owner = next(iter(metadata.get("ownerReferences") or ()), None)
+    if owner is not None:
+        key = f"{metadata.get('namespace', '')}/{owner['name']}"
+        yield from _told(workload, _OF_WORKLOAD, f"job {key}", f"/jobs/{key}")
+
+
+def _told(obj: Object, known: Mapping[str, tuple[str, str]], subject: str, link: str) -> Iterator[Moment]:
+    for each in (obj.get("status") or {}).get("conditions") or ():
+        if each.get("status") == "True" and each.get("type") in known:
+            what, tone = known[each["type"]]
+            yield Moment(each.get("lastTransitionTime") or "", subject, what, "jobs", tone, str(each.get("message") or ""), link)
+
+
+def _condition(status: Object, kind: str) -> Mapping[str, Any]:
+    return next((each for each in status.get("conditions") or () if each.get("type") == kind), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How many chips were at work, of how many."""
+
+    at: datetime
+    busy: int
+    chips: int
+
+    def same(self, other: Sample) -> bool:
+        return (self.busy, self.chips) == (other.busy, other.chips)
+
+
+@dataclass(slots=True)
+class Diary:
+    """What has happened so far, in order; the oldest is forgotten first."""
+
+    moments: list[Moment] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    version: int = 0
+
+    def note(self, found: Iterable[Moment]) -> None:
+        """Write down what is not there yet."""
+        for moment in found:
+            if moment.at and not self._knows(moment):
+                insort(self.moments, moment)
+                self.version += 1
+        del self.moments[: max(len(self.moments) - MOST, 0)]
+
+    def _knows(self, moment: Moment) -> bool:
+        place = bisect_left(self.moments, moment)
+        return place < len(self.moments) and self.moments[place] == moment
+
+    def sample(self, taken: Sample) -> None:
+        """How many chips are at work now. What is the same as before needs no further point."""
+        if len(self.samples) > 1 and taken.same(self.samples[-1]) and taken.same(self.samples[-2]):
+            self.samples[-1] = taken
+        else:
+            self.samples.append(taken)
+            self.version += 1
+        del self.samples[: max(len(self.samples) - MOST, 0)]
+
+    def latest(self, count: int, lane: str = "") -> list[Moment]:
+        """The last so many, the newest first; of one lane where that is named."""
+        return list(islice((each for each in reversed(self.moments) if lane in ("", each.lane)), count))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of the day that is shown."""
+
+    begins: datetime
+    ends: datetime
+
+    @property
+    def seconds(self) -> float:
+        return max((self.ends - self.begins).total_seconds(), 1.0)
+
+    def place(self, at: datetime, width: float) -> float:
+        """How far from the left."""
+        return (at - self.begins).total_seconds() / self.seconds * width
+
+
+def window(diary: Diary, now: datetime, hours: float = 0.0) -> Window:
+    """The last so many hours, or all that is known."""
+    if hours:
+        return Window(now - timedelta(hours=hours), now)
+    first = [datetime.fromisoformat(each.at) for each in diary.moments[:1]] + [each.at for each in diary.samples[:1]]
+    return Window(min([*first, now - timedelta(minutes=10)]), now)
