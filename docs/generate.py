@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from environment_fields import environment
+from failures import failures
 from gateway_fields import gateway
 from load_fields import load_test
+from numbers_page import metrics
 from serving_fields import serving
 from sliceworks import catalog
 from sliceworks.catalog import data, gpus, prices, topologies, tpus, zones
@@ -151,9 +153,11 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "commands.md": commands,
     REFERENCE / "accelerators.md": accelerators,
     REFERENCE / "environment.md": environment,
+    REFERENCE / "errors.md": failures,
     REFERENCE / "why.md": causes,
     REFERENCE / "gateway.md": gateway,
     REFERENCE / "load-test.md": load_test,
+    REFERENCE / "metrics.md": metrics,
     REFERENCE / "model-service.md": serving,
     REFERENCE / "training-job.md": training,
 }

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    Labels = tuple[str, ...]
-
+Labels = tuple[str, ...]
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class About(NamedTuple):
+    """What a number is, for people."""
+
+    name: str
+    kind: str
+    words: str
+    labels: Labels
 
 
 class Metric(Protocol):
     """Something with a name that can be written down."""
+
+    def about(self) -> About:
+        """What it is."""
+        ...
 
     def lines(self) -> Iterator[str]:
         """How it reads now."""
@@ -51,6 +63,10 @@ class Registry:
         """Numbers that somebody else counts and writes down."""
         self._others.append(text)
 
+    def about(self) -> list[About]:
+        """What is counted here."""
+        return [metric.about() for metric in self._metrics]
+
     def text(self) -> str:
         """All of it."""
         own = "".join(f"{line}\n" for metric in self._metrics for line in metric.lines())
@@ -72,9 +88,13 @@ class Counter:
         """Count."""
         self._values[labels] = self._values.get(labels, 0.0) + by
 
+    def about(self) -> About:
+        """What it is."""
+        return About(self._name, "counter", self._about, self._labels)
+
     def lines(self) -> Iterator[str]:
         """How it reads now."""
-        yield from _head(self._name, self._about, "counter")
+        yield from _head(self.about())
         for labels, value in sorted(self._values.items()):
             yield f"{self._name}{_pairs(self._labels, labels)} {value:g}"
 
@@ -85,9 +105,13 @@ class Gauge:
     def __init__(self, name: str, about: str, read: Callable[[], float]) -> None:
         self._name, self._about, self._read = name, about, read
 
+    def about(self) -> About:
+        """What it is."""
+        return About(self._name, "gauge", self._about, ())
+
     def lines(self) -> Iterator[str]:
         """How it reads now."""
-        yield from _head(self._name, self._about, "gauge")
+        yield from _head(self.about())
         yield f"{self._name} {self._read():g}"
 
 
@@ -97,9 +121,13 @@ class Gauges:
     def __init__(self, name: str, about: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
         self._name, self._about, self._label, self._read = name, about, label, read
 
+    def about(self) -> About:
+        """What it is."""
+        return About(self._name, "gauge", self._about, (self._label,))
+
     def lines(self) -> Iterator[str]:
         """How it reads now."""
-        yield from _head(self._name, self._about, "gauge")
+        yield from _head(self.about())
         for value, number in sorted(self._read().items()):
             yield f"{self._name}{_pairs((self._label,), (value,))} {number:g}"
 
@@ -118,9 +146,13 @@ class Histogram:
         counts[bisect_left(self._bounds, value)] += 1
         self._sums[labels] = self._sums.get(labels, 0.0) + value
 
+    def about(self) -> About:
+        """What it is."""
+        return About(self._name, "histogram", self._about, self._labels)
+
     def lines(self) -> Iterator[str]:
         """How it reads now."""
-        yield from _head(self._name, self._about, "histogram")
+        yield from _head(self.about())
         for labels, counts in sorted(self._counts.items()):
             total = 0
             for bound, count in zip((*(f"{bound:g}" for bound in self._bounds), "+Inf"), counts, strict=True):
@@ -130,9 +162,9 @@ class Histogram:
             yield f"{self._name}_count{_pairs(self._labels, labels)} {total}"
 
 
-def _head(name: str, about: str, kind: str) -> Iterator[str]:
-    yield f"# HELP {name} {about}"
-    yield f"# TYPE {name} {kind}"
+def _head(about: About) -> Iterator[str]:
+    yield f"# HELP {about.name} {about.words}"
+    yield f"# TYPE {about.name} {about.kind}"
 
 
 def _pairs(names: Labels, values: Labels) -> str:
