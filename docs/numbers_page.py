@@ -19,7 +19,7 @@ What our programs count, for Prometheus. This page is made from the program by `
 """
 _WHERE = {
     "Gateway": "`/metrics` on the admin port, with the admin key, or without one where the document says `openMetrics`. Numbers "
-    "that vLLM and the conventions of OpenTelemetry for generative AI have go by the same names here, so that their dashboards work.",
+    "that vLLM and the conventions of OpenTelemetry for generative AI have go by the same names here: their dashboards work.",
     "Graph controller": "`/metrics` at `--metrics-bind-address`. Names are kro's where they mean the same.",
     "Slice controller": "`/metrics` at `--metrics-bind-address`.",
 }
