@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,26 @@ class Twin:
         return sorted(found)
 
 
+Commands = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def running(home: Path) -> Iterator[Commands]:
+    """The command line beside a twin of its own with fast time, until the block ends."""
+    run = Twin(home).run
+    started = run("twin", "start", "--memory", "--speed", "120")
+    assert started.returncode == 0, started.stderr
+    yield run
+    run("twin", "stop")
+
+
+def changes(run: Commands, file: str) -> list[Object]:
+    """What a plan says would change."""
+    planned = run("env", "plan", "--twin", "-f", file, "-o", "json", "-q")
+    assert planned.returncode == 0, planned.stderr
+    found: list[Object] = orjson.loads(planned.stdout)
+    return found
+
+
 def began(_: object) -> Any:
     """Who hears of each stage, and does nothing."""
     return lambda said: None
@@ -131,12 +152,9 @@ def apply_base(site: Site) -> None:
 
 def twin_at(home: Path) -> Iterator[Twin]:
     """A twin with fast time, until the block ends."""
-    twin = Twin(home)
-    started = twin.run("twin", "start", "--memory", "--speed", "120")
-    assert started.returncode == 0, started.stderr
-    folder = home / "twins" / "default"
-    twin.token = (folder / "token").read_text().strip()
-    [status] = orjson.loads(twin.run("twin", "status", "-o", "json").stdout)
-    twin.address = status["cloud"]
-    yield twin
-    twin.run("twin", "stop")
+    twin, folder = Twin(home), home / "twins" / "default"
+    for run in running(home):
+        twin.token = (folder / "token").read_text().strip()
+        [status] = orjson.loads(run("twin", "status", "-o", "json").stdout)
+        twin.address = status["cloud"]
+        yield twin
