@@ -32,6 +32,7 @@ ENTRIES = {
     "models": Entry("sliceworks.cli.models:models", "Deploy, publish and call models."),
     "gateway": Entry("sliceworks.cli.gateway:gateway", "Serve models of every kind at one address."),
     "load": Entry("sliceworks.cli.load:load", "Run load tests, and read, compare and query their results."),
+    "console": Entry("sliceworks.cli.console:console", "Show a cluster as web pages."),
     "completion": Entry("sliceworks.cli.completion:completion", "Print the completion script of a shell."),
 }
 

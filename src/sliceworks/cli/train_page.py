@@ -6,11 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sliceworks import catalog
 from sliceworks.base import clock, duration, tables
-from sliceworks.base.errors import SliceworksError
-from sliceworks.catalog import prices
-from sliceworks.catalog.labels import RESERVATION_NAME, SPOT
+from sliceworks.training.asked import asked, size
 from sliceworks.training.boards import TENSORBOARD
 from sliceworks.training.hosts import Host, hosts
 from sliceworks.training.stages import line
@@ -80,17 +77,12 @@ def _queue(labels: Object, workload: Object | None) -> str:
 
 def _slices(jobset: Object) -> str:
     """So many of a type, with what the catalogue knows of it."""
-    first = workers(jobset)
-    count, selector = first.get("replicas", 1), _pod(jobset).get("nodeSelector") or {}
+    first, ask = workers(jobset), asked(jobset)
     name = (jobset["metadata"].get("labels") or {}).get(TYPE, "")
-    capacity = "spot" if SPOT in selector else "reservation" if RESERVATION_NAME in selector else "on-demand"
-    try:
-        shape = catalog.find(name, selector.get("cloud.google.com/gke-tpu-topology") or None)
-    except SliceworksError:
-        return f"{count} × {name or first['name']}, {count * first['template']['spec'].get('parallelism', 1)} hosts"
-    cost = prices.price(shape, prices.region_for(shape), capacity)
-    usd = f"{cost.times(count)} USD an hour" if cost else "price unknown"
-    return f"{count} × {name}, {capacity}, {count * shape.hosts} hosts, {count * shape.chips} chips, {usd}"
+    if ask is None:
+        return f"{first.get('replicas', 1)} × {name or first['name']}, {size(jobset)[0]} hosts"
+    usd = f"{ask.price} USD an hour" if ask.price else "price unknown"
+    return f"{ask.count} × {name}, {ask.capacity}, {ask.hosts} hosts, {ask.chips} chips, {usd}"
 
 
 def _pod(jobset: Object) -> Object:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, duration
 from sliceworks.cli.output import Report
+from sliceworks.training.asked import size
 from sliceworks.training.states import condition, ending, state, workers
 from sliceworks.training.words import ENDED, PRIORITY, QUEUE, RUNS, TYPE, WAITS
 
@@ -18,7 +19,6 @@ Object = dict[str, Any]
 Row = tuple[object, ...]
 _COLUMNS = ("name", "queue", "priority", "type", "slices", "state", "restarts", "age")
 _WIDE = (*_COLUMNS, "hosts", "chips", "ran", "image")
-_CHIPS = ("google.com/tpu", "nvidia.com/gpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Table:
             duration.human(_since(metadata["creationTimestamp"])),
         )
         if self.form == "wide":
-            row += (*_size(jobset), _ran(jobset), _image(jobset))
+            row += (*size(jobset), _ran(jobset), _image(jobset))
         return (metadata["namespace"], *row) if self.everywhere else row
 
     def still(self, jobset: Object) -> Row:
@@ -97,14 +97,6 @@ def _born(jobset: Object) -> tuple[str, str]:
 
 def _since(moment: str) -> float:
     return max(clock.since(datetime.fromisoformat(moment)).total_seconds(), 0)
-
-
-def _size(jobset: Object) -> tuple[int, int]:
-    """Hosts and chips of the first replicated Job, which is the slices."""
-    job = workers(jobset)
-    hosts = job.get("replicas", 1) * job["template"]["spec"].get("parallelism", 1)
-    requests = (_container(jobset).get("resources") or {}).get("requests") or {}
-    return hosts, hosts * next((int(requests[name]) for name in _CHIPS if name in requests), 0)
 
 
 def _container(jobset: Object) -> Object:

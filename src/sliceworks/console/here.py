@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nicegui import context, ui
+from nicegui import ui
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
+from sliceworks.console.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sliceworks.cloud import Container
+    from sliceworks.console.nodes import Child
     from sliceworks.console.world import Changes, World
     from sliceworks.kube.resources import Resource
 
@@ -35,10 +37,11 @@ class Console:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """One page, open in one browser. `arguments` are the parts of its address."""
+    """One page, open in one browser. `arguments` are the parts of its address, `query` what follows the question mark."""
 
     console: Console
     arguments: dict[str, str] = field(default_factory=dict)
+    query: dict[str, str] = field(default_factory=dict)
 
     @property
     def world(self) -> World:
@@ -48,9 +51,15 @@ class Here:
     def allow_changes(self) -> bool:
         return self.console.allow_changes
 
+    def show(self, draw: Callable[[], Child], *resources: Resource, on_act: Callable[[str], Any] | None = None) -> Tree:
+        """Show what `draw` makes of the world, and keep it current while these kinds change."""
+        tree = Tree(on_act=on_act)
+        self.live(lambda _changes: tree.show(draw()), *resources)
+        return tree
+
     def live(self, redraw: Callable[[Changes], None], *resources: Resource, ages: float = _AGES_EVERY) -> None:
         """Draw now, then whenever one of these kinds has changed, four times a second at most; and for the sake of ages every few
-        seconds. `redraw` is told which objects have changed and updates what is drawn; it must not draw everything anew."""
+        seconds. `redraw` is told which objects have changed."""
         feed = self.world.feed(*resources)
         redraw({})
         drawn = clock.loop_time()
@@ -63,7 +72,6 @@ class Here:
                 redraw(changes)
 
         ui.timer(_REDRAW_EVERY, look)
-        context.client.on_delete(feed.close)
 
     async def change(self, action: Callable[[], Awaitable[object]], done: str) -> bool:
         """Do something to the cluster and say that it is done, or why it is not. A console without --allow-changes refuses."""
@@ -72,7 +80,11 @@ class Here:
                 raise SliceworksError("this console only looks", hint="start it with --allow-changes")
             await action()
         except SliceworksError as error:
-            ui.notify(f"{error.message}{f': {error.hint}' if error.hint else ''}", type="negative", multi_line=True)
+            self.complain(error)
             return False
         ui.notify(done, type="positive")
         return True
+
+    def complain(self, error: SliceworksError) -> None:
+        """Say what did not work, and the remedy."""
+        ui.notify(f"{error.message}{f': {error.hint}' if error.hint else ''}", type="negative", multi_line=True)

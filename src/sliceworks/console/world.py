@@ -11,13 +11,15 @@ Nothing here looks at the whole world when one object changes. A kind that the c
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
-from weakref import WeakSet
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, Forbidden, NotFound, SliceworksError
 from sliceworks.console import kinds
+from sliceworks.console.ledger import Ledger
 from sliceworks.console.slimming import slim
 from sliceworks.kube.backoff import NEVER
 from sliceworks.kube.informers import Informers
@@ -39,6 +41,7 @@ Changes: TypeAlias = "dict[Resource, set[Key]]"
 
 _LOOK_EVERY = 2.0  # seconds between looks whether the cluster still answers
 _PATIENCE = 5.0
+_REMEMBERED = 10_000  # changes of a kind: a page that looks four times a second never falls behind so far
 _RECKON_EVERY = 0.5  # seconds between two reckonings of one view, whoever asks
 
 
@@ -49,7 +52,7 @@ class Table:
         self.resource = resource
         self.version = 0
         self._informer = informer
-        self._feeds: WeakSet[Feed] = WeakSet()
+        self._journal: deque[Key] = deque(maxlen=_REMEMBERED)
         informer.add_handler(self._changed)
 
     @property
@@ -87,35 +90,32 @@ class Table:
         """One object."""
         return self.store.get(name, namespace)
 
+    def since(self, version: int) -> set[Key]:
+        """Which objects have changed, come or gone since then; where that is too long ago, all that there are."""
+        behind = self.version - version
+        if behind > len(self._journal):
+            return set(self.store.keys())
+        return set(islice(reversed(self._journal), behind))
+
     def _changed(self, delta: Delta) -> None:
         self.version += 1
-        key = key_of(delta.object)
-        for feed in self._feeds:
-            feed.mark(self.resource, key)
+        self._journal.append(key_of(delta.object))
 
 
 class Feed:
-    """What one page has not seen yet. It costs nothing when nobody looks: a key is kept once, however often it changes."""
+    """What one page has not seen yet. Nobody has to be told when it is no longer needed."""
 
     def __init__(self, tables: Iterable[Table]) -> None:
-        self._changes: Changes = {}
-        self._tables = tuple(tables)
-        for table in self._tables:
-            table._feeds.add(self)
-
-    def mark(self, resource: Resource, key: Key) -> None:
-        """An object has changed, come or gone."""
-        self._changes.setdefault(resource, set()).add(key)
+        self._seen = {table: table.version for table in tables}
 
     def take(self) -> Changes:
         """What has changed since the last time; empty where nothing has."""
-        taken, self._changes = self._changes, {}
-        return taken
-
-    def close(self) -> None:
-        """Hear no more."""
-        for table in self._tables:
-            table._feeds.discard(self)
+        found: Changes = {}
+        for table, version in self._seen.items():
+            if table.version != version:
+                found[table.resource] = table.since(version)
+                self._seen[table] = table.version
+        return found
 
 
 class World:
@@ -130,6 +130,7 @@ class World:
         self._informers = Informers(client, transform=slim)
         self._tables: dict[Resource, Table] = {}
         self._views: dict[object, tuple[float, tuple[int, ...], Any]] = {}
+        self._ledgers: dict[tuple[Resource, object], Ledger[Any]] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -171,6 +172,13 @@ class World:
         made = view(self)
         self._views[view] = (moment, versions, made)
         return made
+
+    def ledger(self, resource: Resource, make: Callable[[Object], T]) -> Ledger[T]:
+        """A row of each object of a kind, shared by everybody who wants the same rows."""
+        found = self._ledgers.get((resource, make))
+        if found is None:
+            found = self._ledgers[resource, make] = Ledger(self.table(resource), make)
+        return found
 
     async def settled(self, timeout: float) -> None:
         """Wait until what is read from the beginning is there, or known not to be had."""

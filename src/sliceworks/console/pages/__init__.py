@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_MODULES = ("overview", "queues", "jobs", "job")
+_MODULES = ("overview",)
 
 
 def load() -> None:

@@ -1,0 +1,101 @@
+"""`sliceworks console`: web pages over a cluster, on this machine."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sliceworks.base import progress
+from sliceworks.base.errors import SliceworksError
+from sliceworks.cli import options
+
+if TYPE_CHECKING:
+    from sliceworks.cloud import Container
+    from sliceworks.console.app import Door
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8710, show_default=True, help="Port; 0 takes any free one.")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address of this machine to listen on.")
+@click.option("--open", "browser", is_flag=True, help="Open it in a browser.")
+@click.option("--allow-changes", is_flag=True, help="Let pages change the cluster: cancel, restart, drain, publish.")
+@options.cluster
+@options.quiet
+def console(*, port: int, host: str, browser: bool, allow_changes: bool, **where: Any) -> int:
+    """Show a cluster as web pages: chips, queues, jobs, slices, graphs, models, load tests; live, until Ctrl-C.
+
+    The address that is printed lets whoever has it look, and with --allow-changes change: it is good until this command ends.
+    """
+    _check_installed()
+    from sliceworks.base import clock, collector
+    from sliceworks.cli import connections
+    from sliceworks.console.app import open_door, serve
+    from sliceworks.console.clocks import clock_of
+
+    client = connections.open_cluster(where["kubeconfig"], where["context"], where["twin"])
+    door = open_door(host, port)
+
+    async def main() -> None:
+        from sliceworks.console.here import Console
+        from sliceworks.console.looking import looking_only
+        from sliceworks.console.world import World
+
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(client)
+            now = await stack.enter_async_context(clock_of(client)) if where["twin"] else clock.now
+            seen = client if allow_changes else looking_only(client)
+            world = await stack.enter_async_context(World(seen, name=_name(where), now=now))
+            container = await _container(stack, where)
+            await serve(Console(world, allow_changes, container, Path.cwd()), door, ready=lambda: _tell(door, browser))
+
+    with progress.working("Starting the console"), collector.rested():
+        clock.run(main())
+    return 0
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("nicegui") is None:
+        raise SliceworksError("the console needs NiceGUI, which is not installed", hint="pip install 'sliceworks[console]'")
+
+
+def _tell(door: Door, browser: bool) -> None:
+    if door.host not in _LOOPBACK:
+        progress.say("Everybody who reaches this address can read along: it is not encrypted. An ssh tunnel to loopback is.")
+    progress.say("The console answers at this address, until Ctrl-C:")
+    click.echo(door.url)
+    if browser:
+        import webbrowser
+
+        if not webbrowser.open(door.url):
+            progress.say("There is no browser to open: open the address yourself.")
+
+
+def _name(where: dict[str, Any]) -> str:
+    """What people call the cluster."""
+    from sliceworks.cli import connections
+    from sliceworks.kube import kubeconfig
+
+    if where["twin"]:
+        return f"twin {connections.running_twin().name}"
+    try:
+        return where["context"] or kubeconfig.load(where["kubeconfig"]).current_context
+    except SliceworksError:
+        return "this cluster"  # in a pod there is no kubeconfig
+
+
+async def _container(stack: AsyncExitStack, where: dict[str, Any]) -> Container | None:
+    """The cloud behind the cluster, where it is known which one that is."""
+    from sliceworks.cli import clouds
+
+    try:
+        settings = clouds.settings_for({}, twin=where["twin"], kubeconfig=where["kubeconfig"], context=where["context"])
+        return await stack.enter_async_context(clouds.open_container(settings))
+    except SliceworksError:
+        return None

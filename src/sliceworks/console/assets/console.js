@@ -1,0 +1,56 @@
+// What the browser does on its own: the theme, and the keys. Everything else comes from the server.
+(() => {
+  const THEMES = ["auto", "light", "dark"];
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const wanted = () => { try { return localStorage.getItem("sliceworks-theme") || "auto"; } catch { return "auto"; } };
+
+  const paint = () => {
+    const theme = wanted();
+    const dark = theme === "dark" || (theme === "auto" && system.matches);
+    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    window.Quasar?.Dark?.set(dark);
+    for (const button of document.querySelectorAll("[data-theme-button]")) {
+      button.querySelector("span").textContent = theme;
+      button.setAttribute("aria-label", `Theme: ${theme}`);
+    }
+  };
+  const nextTheme = () => {
+    localStorage.setItem("sliceworks-theme", THEMES[(THEMES.indexOf(wanted()) + 1) % THEMES.length]);
+    paint();
+  };
+
+  const keys = () => document.querySelector("dialog.keys");
+  const showKeys = () => (keys().open ? keys().close() : keys().showModal());
+  const search = () => document.querySelector("[data-search] input, input[data-search]");
+  let after = 0;
+
+  const onKey = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (typing) { if (event.key === "Escape") typing.blur(); return; }
+    if (event.timeStamp - after < 1500) {
+      after = 0;
+      const link = document.querySelector(`.side a[data-key="${CSS.escape(event.key)}"]`);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    if (event.key === "g") after = event.timeStamp;
+    else if (event.key === "/" && search()) { event.preventDefault(); search().focus(); }
+    else if (event.key === "?") showKeys();
+    else if (event.key === "t") nextTheme();
+  };
+
+  window.sliceworks = {
+    mounted() { paint(); },
+    // A reader of the screen hears where it has come to.
+    arrived() { requestAnimationFrame(() => document.querySelector("main h1")?.focus({ preventScroll: true })); },
+  };
+  system.addEventListener("change", paint);
+  document.addEventListener("keydown", onKey);
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-theme-button]")) nextTheme();
+    else if (event.target.closest("[data-keys-button]")) showKeys();
+    else if (event.target.closest(".skip")) { event.preventDefault(); document.querySelector("main").focus(); }
+  });
+  paint();
+})();

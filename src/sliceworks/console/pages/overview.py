@@ -1,0 +1,119 @@
+"""The first page, drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sliceworks.console.kinds import JOBSETS, NAMESPACES
+from sliceworks.console.nodes import (
+    amount_of,
+    el,
+    empty,
+    grid,
+    heading,
+    legend,
+    link,
+    meter,
+    panel,
+    stat,
+    state,
+    stats,
+    table,
+    warning,
+)
+from sliceworks.console.registry import page_of
+from sliceworks.console.views.overview import KINDS, overview
+from sliceworks.console.views.times import ago, dollars
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sliceworks.console.here import Here
+    from sliceworks.console.nodes import Node
+    from sliceworks.console.views.overview import Overview, Use
+
+
+@page_of("overview", title="Overview", icon="dashboard", key="o")
+def overview_page(here: Here) -> None:
+    """Chips, queues, cost and trouble."""
+    world = here.world
+
+    def draw() -> list[Node]:
+        trouble = world.table(JOBSETS).trouble
+        found = world.once(overview, *KINDS, NAMESPACES)
+        return [heading("Overview"), *([warning(trouble)] if trouble else []), *nodes(found, world.now())]
+
+    here.show(draw, *KINDS, NAMESPACES)
+
+
+def nodes(found: Overview, now: datetime) -> list[Node]:
+    """The page without its heading."""
+    return [
+        _numbers(found),
+        grid(
+            panel("Chips by team", _uses(found.teams, "team"), legend(("", "own"), ("borrowed", "borrowed"), ("free", "free"))),
+            panel("Chips by type", _uses(found.types, "type")),
+            panel("Queues", _queues(found, now), note=link("All queues", "/queues")),
+            panel("What went wrong lately", _troubles(found, now), note="the last two hours"),
+        ),
+    ]
+
+
+def _numbers(found: Overview) -> Node:
+    share = f"{100 * found.used / found.quota:.0f} % of the quota" if found.quota else "no quota"
+    cost = "list prices" if not found.unpriced else f"without {found.unpriced} jobs of unknown price"
+    return stats(
+        stat("Chips in use", amount_of(found.used), share, f"of {amount_of(found.quota)}" if found.quota else ""),
+        stat("Jobs that run", amount_of(found.running), link("Show them", "/jobs?state=running")),
+        stat("Jobs that wait", amount_of(found.waiting), link("Show them", "/jobs?state=queued")),
+        stat("Cost of an hour", dollars(found.usd), cost),
+        stat("Hosts ready", amount_of(found.hosts_ready), link("Slices", "/slices"), f"of {amount_of(found.hosts)}"),
+    )
+
+
+def _uses(uses: tuple[Use, ...], what: str) -> Node | list[Node]:
+    if not uses:
+        return empty(f"No {what} has chips or waits for some.", icon_name="memory")
+    return [meter(each.name, each.used, each.quota, borrowed=each.borrowed, key=each.name, note=_note(each)) for each in uses]
+
+
+def _note(each: Use) -> str:
+    parts = []
+    if each.waiting:
+        parts.append(f"{amount_of(each.waiting)} waiting")
+    if each.usd:
+        parts.append(f"{dollars(each.usd)}/h")
+    return f"· {' · '.join(parts)}" if parts else ""
+
+
+def _queues(found: Overview, now: datetime) -> Node:
+    if not found.queues:
+        return empty("This cluster has no queues.", el("code", "sliceworks queues apply"), icon_name="reorder")
+    rows = [
+        (
+            each.name,
+            (
+                [
+                    link(each.name, f"/queues#{each.name}"),
+                    *([" ", state(f"stopped: {each.stopped}", "wait")] if each.stopped else []),
+                ],
+                amount_of(each.admitted),
+                amount_of(each.waiting),
+                ago(each.since, now),
+            ),
+        )
+        for each in found.queues
+    ]
+    return table(("Queue", "Admitted", "Waiting", "First waits for"), rows, numbers=(1, 2, 3), caption="Queues")
+
+
+def _troubles(found: Overview, now: datetime) -> Node:
+    if not found.troubles:
+        return empty("Nothing.", "No job failed, no host was lost, nothing was preempted.", icon_name="task_alt")
+    steps = []
+    for each in found.troubles:
+        what = link(each.what, each.to) if each.to else each.what
+        said = el("div", each.said, cls="said") if each.said else None
+        when = el("span", ago(each.at, now), " ago", cls="when")
+        steps.append(el("li", el("span", what, cls="what"), when, said, cls=each.tone, key=f"{each.what}{each.at}"))
+    return el("ol", steps, cls="line")

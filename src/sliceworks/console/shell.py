@@ -1,0 +1,152 @@
+"""The frame around every page: navigation, the cluster's name, whether what is shown is live, theme and keys."""
+
+# NiceGUI reads the annotations of a page when it calls it: they must not become texts.
+import logging
+import zlib
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlsplit
+
+from nicegui import PageArguments, context, ui
+
+from sliceworks.console.here import Console, Here
+from sliceworks.console.nodes import Node, el, empty, icon, state
+from sliceworks.console.registry import Page, pages
+from sliceworks.console.tree import Tree
+
+log = logging.getLogger(__name__)
+
+_HEAD = '<link rel="stylesheet" href="/assets/console.css?{0}"><script src="/assets/console.js?{0}"></script>'
+_LOOK_EVERY = 1.0
+_SLOW = 30.0  # seconds that a page may take to be built
+
+
+def add_shell(console: Console) -> None:
+    """Serve every registered page inside the frame."""
+    from sliceworks.console.pages import load
+
+    load()
+    ui.add_head_html(_HEAD.format(_edition()), shared=True)
+
+    def frame() -> None:
+        _Frame(console).draw()
+
+    ui.page("/", response_timeout=_SLOW)(frame)
+    ui.page("/{_:path}", response_timeout=_SLOW)(frame)
+
+
+def _edition() -> str:
+    """What browsers tell versions of our files apart by."""
+    assets = files(__package__).joinpath("assets")
+    return f"{zlib.crc32(b''.join(assets.joinpath(name).read_bytes() for name in ('console.css', 'console.js'))):08x}"
+
+
+class _Pages(ui.sub_pages):
+    """The page of an address, or friendly words."""
+
+    def _render_404(self) -> None:
+        Tree(empty("There is no such page.", "The navigation has all there are.", icon_name="explore_off"))
+
+    def _render_error(self, _: Exception) -> None:
+        log.exception("a page failed")
+        Tree(empty("This page could not be drawn.", "What went wrong is in the console's log.", icon_name="report"))
+
+
+class _Frame:
+    """One browser's frame."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._router = context.client.sub_pages_router
+
+    def draw(self) -> None:
+        """The frame, and the page inside."""
+        _only_one_main()
+        with ui.element("div").classes("frame"):
+            Tree(el("a", "Skip to the page", cls="skip", href="#main"))
+            side = Tree(_side(self._router.current_path))
+            with ui.element("div").classes("body"):
+                self._top()
+                with ui.element("main").classes("page").props('id="main" tabindex="-1"'):
+                    _Pages({page.path: self._builder(page) for page in pages()} | {"/": self._builder(pages()[0])})
+            Tree(_keys())
+        self._router.on_path_changed(lambda path: side.show(_side(path)))
+        ui.run_javascript("sliceworks.mounted()")
+
+    def _top(self) -> None:
+        tree = Tree(_top(self._console))
+        ui.timer(_LOOK_EVERY, lambda: tree.show(_top(self._console)))
+
+    def _builder(self, page: Page) -> Callable[..., Any]:
+        def build(arguments: PageArguments) -> Any:
+            words = " / ".join(arguments.path_parameters.values())
+            ui.page_title(f"{words or page.title} · {self._console.world.name} · Sliceworks")
+            if not self._router.is_initial_request:
+                ui.run_javascript("sliceworks.arrived()")
+            return page.draw(Here(self._console, dict(arguments.path_parameters), dict(arguments.query_parameters)))
+
+        return build
+
+
+def _only_one_main() -> None:
+    """Quasar calls the whole frame the main part; to a reader of the screen only the page is."""
+    slot = context.client.content.parent_slot
+    if slot is not None:
+        slot.parent.props('role="presentation"')
+
+
+def _side(path: str) -> Node:
+    """The navigation, with the page marked that is open."""
+    first = urlsplit(path).path.strip("/").partition("/")[0] or "overview"
+    links = [
+        el(
+            "a",
+            icon(page.icon),
+            el("span", page.title),
+            el("kbd", f"g {page.key}", aria_hidden="true"),
+            key=page.name,
+            cls="to",
+            href=page.path,
+            data_key=page.key,
+            aria_current="page" if page.name == first else None,
+        )
+        for page in pages()
+        if not page.parent
+    ]
+    brand = el("a", _logo(), el("span", "Sliceworks"), cls="brand", href="/", aria_label="Sliceworks: overview")
+    theme = _foot("contrast", el("span", "auto"), data_theme_button="", title="Change the theme (t)", aria_label="Theme")
+    keys = _foot("keyboard", None, data_keys_button="", title="Keyboard shortcuts (?)", aria_label="Keyboard shortcuts")
+    return el("nav", brand, links, el("div", theme, keys, cls="foot"), cls="side", aria_label="Pages")
+
+
+def _foot(name: str, text: Node | None, **attributes: str) -> Node:
+    return el("button", icon(name), text, cls="plain-button quiet", type="button", **attributes)
+
+
+def _logo() -> Node:
+    back = el("rect", width=32, height=32, rx=7, fill="var(--accent)")
+    lines = el("path", d="M8 11l8-4 8 4-8 4zM8 16l8 4 8-4M8 21l8 4 8-4", fill="none", stroke="var(--surface)", stroke_width=2.2)
+    return el("svg", back, lines, viewBox="0 0 32 32", aria_hidden="true")
+
+
+def _top(console: Console) -> Node:
+    """Which cluster this is, what may be done with it, and whether it answers."""
+    since = console.world.stale_since
+    live = state("live", "good") if since is None else state(f"no answer since {since:%H:%M:%S} UTC", "bad")
+    may = (
+        state("changes allowed", "lent", title="Started with --allow-changes")
+        if console.allow_changes
+        else state("read-only", "idle", title="Start it with --allow-changes to change things from here")
+    )
+    where = el("div", icon("hub"), el("span", "Cluster", cls="hidden-words"), el("b", console.world.name), cls="where")
+    return el("header", where, el("div", may, el("span", live, role="status"), cls="right"), cls="top")
+
+
+def _keys() -> Node:
+    """What can be done without a mouse."""
+    keys = [(f"g {page.key}", f"Go to {page.title.lower()}") for page in pages() if page.key and not page.parent]
+    keys += [("/", "Search on this page"), ("t", "Change the theme"), ("?", "Show or hide this list")]
+    rows = [node for key, what in keys for node in (el("dt", [el("kbd", part) for part in key.split()]), el("dd", what))]
+    close = el("form", el("button", "Close", cls="plain-button"), method="dialog")
+    return el("dialog", el("h2", "Keyboard", id="keys-title"), el("dl", rows), close, cls="keys", aria_labelledby="keys-title")
