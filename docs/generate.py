@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contracts import contract
 from environment_fields import environment
 from failures import failures
 from gateway_fields import gateway
@@ -152,6 +153,7 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "commands.md": commands,
     REFERENCE / "accelerators.md": accelerators,
+    REFERENCE / "contract.md": contract,
     REFERENCE / "environment.md": environment,
     REFERENCE / "errors.md": failures,
     REFERENCE / "why.md": causes,
