@@ -9,9 +9,9 @@ _SUITE = Path(__file__).parents[1] / "tests" / "contract"
 _OPENING = """\
 # The contract
 
-What is asked of the twin and of the real programs alike: kube-apiserver, its controllers and scheduler, JobSet, Kueue, kro, kubectl,
-and Google's own clients. This page is made from `tests/contract` by `make fix`. A test may have many cases; `make test-real` runs all
-of them on both sides, and where the two differ the twin is wrong. What the twin does not do is in
+What is asked of the twin and of the real programs alike: kube-apiserver, its controllers and scheduler, JobSet, Kueue, kro,
+kubectl, and Google's own clients. This page is made from `tests/contract` by `make fix`. A test may have many cases; `make
+test-real` runs all of them on both sides, and where the two differ the twin is wrong. What the twin does not do is in
 [fidelity](../explanation/fidelity.md).
 """
 _AREAS = {
