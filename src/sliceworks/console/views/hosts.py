@@ -94,13 +94,16 @@ def chips(node: Object) -> int:
 
 def at_work(pods: Iterable[Object]) -> dict[str, Work]:
     """By the name of the node: the pod that has its chips."""
-    found: dict[str, Work] = {}
-    for pod in pods:
-        node = (pod.get("spec") or {}).get("nodeName")
-        phase = (pod.get("status") or {}).get("phase")
-        if node and phase not in _ENDED and asks_for_chips(pod):
-            found[node] = _work(pod, running=phase == "Running")
-    return found
+    return dict(found for found in map(work_of, pods) if found)
+
+
+def work_of(pod: Object) -> tuple[str, Work] | None:
+    """The node whose chips a pod has, and what it does there; None where it has none."""
+    node = (pod.get("spec") or {}).get("nodeName")
+    phase = (pod.get("status") or {}).get("phase")
+    if not node or phase in _ENDED or not asks_for_chips(pod):
+        return None
+    return node, _work(pod, running=phase == "Running")
 
 
 def asks_for_chips(pod: Object) -> bool:

@@ -7,7 +7,7 @@ slices as it has nodes.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ _ALONE = "\0"
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
-    """One slice. `shape` is None where the catalogue knows no such machine; `team` is the namespace it works for."""
+    """One slice. `shape` is None where the catalogue knows no such machine; `team` is whose work it does."""
 
     name: str
     pool: str
@@ -98,10 +98,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What else there is to know of nodes: who works on them, and which JobSets give their slices back."""
+    """What else there is to know of nodes: who works on them, which JobSets give their slices back, and whose namespaces are."""
 
     working: Mapping[str, Work]
     drained: frozenset[str] = frozenset()
+    teams: Mapping[str, str] = field(default_factory=dict)
 
 
 def slices(nodes: Iterable[Object], pods: Iterable[Object], jobsets: Iterable[Object] = ()) -> list[SliceView]:
@@ -153,7 +154,7 @@ def _view(called: tuple[str, str], shape: Accelerator | None, nodes: Sequence[Ob
     owner = f"{place}/{jobset}" if jobset else ""
     made = _hosts(nodes, shape.hosts if shape else len(nodes), around, drained=owner in around.drained)
     work = next((each.work for each in made if each.work), None)
-    chips = hosts.chips(nodes[0])
+    chips, whose = hosts.chips(nodes[0]), work.namespace if work else place
     return SliceView(
         name=called[0],
         pool=called[1],
@@ -163,7 +164,7 @@ def _view(called: tuple[str, str], shape: Accelerator | None, nodes: Sequence[Ob
         chips=shape.chips if shape else chips * len(made),
         hosts=made,
         owner=str(work) if work else owner,
-        team=work.namespace if work else place,
+        team=around.teams.get(whose, whose),
         zone=carried.get(labels.ZONE, ""),
         capacity=_capacity(carried),
         machine=shape.machine.name if shape else carried.get(hosts.INSTANCE_TYPE, ""),
