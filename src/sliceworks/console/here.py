@@ -51,9 +51,15 @@ class Here:
     def allow_changes(self) -> bool:
         return self.console.allow_changes
 
-    def show(self, draw: Callable[[], Child], *resources: Resource, on_act: Callable[[str], Any] | None = None) -> Tree:
+    def show(
+        self,
+        draw: Callable[[], Child],
+        *resources: Resource,
+        on_act: Callable[[str], Any] | None = None,
+        on_field: Callable[[str, str], Any] | None = None,
+    ) -> Tree:
         """Show what `draw` makes of the world, and keep it current while these kinds change."""
-        tree = Tree(on_act=on_act)
+        tree = Tree(on_act=on_act, on_field=on_field)
         self.live(lambda _changes: tree.show(draw()), *resources)
         return tree
 

@@ -93,6 +93,23 @@ def button(text: str, act: str, *, kind: str = "", **more: str) -> Node:
     return el("button", text, cls=f"plain-button {kind}".rstrip(), type="button", data_act=act, **more)
 
 
+def drawing(svg: str, *, cls: str = "", key: str = "") -> Node:
+    """A picture that is markup already: whoever made it has made every text in it safe."""
+    return el("div", cls=cls, key=key, innerHTML=svg)
+
+
+def choice(label: str, field: str, options: Iterable[tuple[str, str]], chosen: str) -> Node:
+    """One of several: (value, words). What is chosen is told to the page under the field's name."""
+    shown = [el("option", words, value=value, selected=value == chosen) for value, words in options]
+    return el("label", el("span", label), el("select", shown, data_field=field, value=chosen), key=field)
+
+
+def search(label: str, field: str, text: str) -> Node:
+    """Words to look for, told while they are typed."""
+    named = {"placeholder": label, "aria_label": label, "value": text, "key": field}
+    return el("input", type="search", data_field=field, data_search=True, **named)
+
+
 def heading(title: str, *beside: Child, crumb: Node | None = None) -> Node:
     """The one heading of a page."""
     before = el("span", crumb, " /", cls="crumb") if crumb else None

@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
 
 class Tree(ui.element, component="assets/tree.js"):
-    """A place on a page where nodes are shown. `on_act` hears what was pressed."""
+    """A place on a page where nodes are shown. `on_act` hears what was pressed, `on_field` what was chosen or typed, and where."""
 
-    def __init__(self, *nodes: Child, on_act: Callable[[str], Any] | None = None) -> None:
+    def __init__(
+        self, *nodes: Child, on_act: Callable[[str], Any] | None = None, on_field: Callable[[str, str], Any] | None = None
+    ) -> None:
         super().__init__()
         self._shown: list[Any] = flat(nodes)
         self._props["tree"] = self._shown
         if on_act is not None:
             self.on("act", lambda event: on_act(str(event.args)))
+        if on_field is not None:
+            self.on("field", lambda event: on_field(str(event.args[0]), str(event.args[1])))
 
     def show(self, *nodes: Child) -> None:
         """Show these nodes from now on."""
