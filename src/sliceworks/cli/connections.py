@@ -38,6 +38,14 @@ def running_twin() -> State:
     return state
 
 
+def twin_cloud() -> tuple[str, str]:
+    """The address of the cloud of the twin that runs, and a token for it."""
+    state = running_twin()
+    if not state.cloud:
+        raise SliceworksError("the twin has no cloud", hint="sliceworks twin start")
+    return state.cloud, (Path(state.directory) / "token").read_text().strip()
+
+
 def run(main: Callable[[], Coroutine[Any, Any, T]], *, kubeconfig: str | None, context: str | None, twin: bool) -> T:
     """Run a command's work on the cluster that is meant; beside a twin whose time runs faster, by the twin's clock."""
     from sliceworks.base import clock

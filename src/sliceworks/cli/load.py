@@ -38,7 +38,10 @@ folder_option = click.option(
 @click.option("-f", "--file", type=click.Path(exists=True, path_type=Path), required=True, help="The LoadTest document.")
 @click.option("--url", default="", metavar="URL", help="Ask this address, not the document's.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Kept with the run; repeat for more.")
-@click.option("--workers", type=click.IntRange(1), help="So many processes send, not the document's number.")
+@click.option("--workers", type=click.IntRange(1, 1000), help="So many send, not the document's number.")
+@click.option(
+    "--on", "senders", type=click.Choice(["here", "cluster"]), help="Where they are: processes here, or pods of the cluster."
+)
 @click.option("--locust-csv", is_flag=True, help="Write Locust's own CSV files into the run's folder too.")
 @click.option("--locust-port", type=click.IntRange(1, 65535), metavar="PORT", help="Show Locust's own pages on loopback meanwhile.")
 @options.namespace
@@ -50,11 +53,11 @@ def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, out
 
     Exit code 1 when the run does not count, or an objective was missed.
     """
-    from sliceworks.cli import load_runs
+    from sliceworks.cli import load_perform, load_runs
 
-    at = {key: given[key] for key in ("namespace", "kubeconfig", "context", "twin")}
-    test = load_runs.aimed(load_runs.read(file, url=url, workers=workers), **at)
-    found, folder = load_runs.performed(test, tags=_pairs(tags), locust=_locust(given))
+    where = load_runs.Where(*(given[key] for key in ("namespace", "kubeconfig", "context", "twin")))
+    test = load_runs.read(file, where, url=url, workers=workers, on=given["senders"])
+    found, folder = load_perform.performed(load_runs.aimed(test), tags=_pairs(tags), locust=_locust(given))
     _show_run(found, output)
     progress.say(f"sliceworks load report {folder} draws it")
     return 0 if found["valid"] and found["kept"] else 1

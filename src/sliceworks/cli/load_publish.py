@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base import progress
-from sliceworks.base.errors import SliceworksError
 from sliceworks.cli import options
 from sliceworks.cli.output import show_one
 
@@ -80,10 +79,7 @@ def _cloud(twin: bool) -> tuple[dict[str, str], str, Any]:
 
     if not twin:
         return _HOSTS, "", connecting.credentials()
-    from sliceworks.cli.connections import running_twin
+    from sliceworks.cli.connections import twin_cloud
 
-    state = running_twin()
-    if not state.cloud:
-        raise SliceworksError("the twin has no cloud", hint="sliceworks twin start")
-    token = (Path(state.directory) / "token").read_text().strip()
-    return {"pubsub": state.cloud, "bigquery": state.cloud}, "/pubsub", connecting.credentials(token)
+    address, token = twin_cloud()
+    return {"pubsub": address, "bigquery": address}, "/pubsub", connecting.credentials(token)

@@ -1,13 +1,11 @@
-"""From a LoadTest document to a run that is written down, and from a run to its report."""
+"""From a LoadTest document to a test whose target is known, and from a run to its report."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import clock, progress, yamls
+from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument, SliceworksError
 from sliceworks.specs import documents
 from sliceworks.specs.load_test import LoadTest, LoadTestSpec
@@ -18,24 +16,43 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sliceworks.loadtest.plans import Plan
-    from sliceworks.loadtest.running import Locust, Outcome
+    from sliceworks.kube import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The cluster and the namespace that a command means."""
+
+    namespace: str = ""
+    kubeconfig: str | None = None
+    context: str | None = None
+    twin: bool = False
+
+    @property
+    def at(self) -> dict[str, Any]:
+        return {"kubeconfig": self.kubeconfig, "context": self.context, "twin": self.twin}
+
+    def open(self) -> Client:
+        from sliceworks.cli import connections
+
+        return connections.open_cluster(**self.at, namespace=self.namespace)
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A document that was read, and where its files are."""
+    """A document that was read, where its files are, and where it runs."""
 
     name: str
     spec: LoadTestSpec
     files: Path
     url: str
+    where: Where = Where()
     key: str | None = field(default=None, repr=False)
     """None: the document says where it is, if there is one."""
 
 
-def read(file: Path, *, url: str = "", workers: int | None = None) -> Test:
-    """The one LoadTest of a file."""
+def read(file: Path, where: Where, *, url: str = "", workers: int | None = None, on: str | None = None) -> Test:
+    """The one LoadTest of a file, with what the command says in place of the document."""
     found = yamls.load_path(file)
     if len(found) != 1:
         raise InvalidDocument(f"one LoadTest is wanted, found {len(found)} documents", place=str(file))
@@ -43,62 +60,30 @@ def read(file: Path, *, url: str = "", workers: int | None = None) -> Test:
     if not isinstance(document, LoadTest):
         raise InvalidDocument(f"a LoadTest is wanted, found {found[0].data.get('kind')}", place=found[0].place("kind"))
     spec = document.spec
-    if workers is not None:
-        spec = spec.model_copy(update={"workers": spec.workers.model_copy(update={"count": workers})})
-    return Test(document.metadata.name, spec, file.resolve().parent, url)
+    senders = spec.workers.model_copy(update={"count": workers or spec.workers.count, "where": on or spec.workers.where})
+    if senders.where == "cluster" and senders.image is None:
+        raise InvalidDocument(
+            "workers on a cluster need an image",
+            place=str(file),
+            hint="workers.image: the load-worker of the environment's registry",
+        )
+    return Test(document.metadata.name, spec.model_copy(update={"workers": senders}), file.resolve().parent, url, where)
 
 
-def aimed(test: Test, namespace: str, **at: Any) -> Test:
-    """The test with its target found, where the document names a model service; `at` says in which cluster."""
+def aimed(test: Test) -> Test:
+    """The test with its target found, where the document names a model service."""
     from sliceworks.cli import connections, load_targets
 
     if test.url or test.spec.target.model_service is None:
         return replace(test, spec=load_targets.from_file(test.spec, test.files))
 
     async def look() -> load_targets.Found:
-        async with connections.open_cluster(**at, namespace=namespace) as client:
-            return await load_targets.find(client, test.spec, test.files, namespace, inside=False)
+        async with test.where.open() as client:
+            inside = test.spec.workers.where == "cluster"
+            return await load_targets.find(client, test.spec, test.files, test.where.namespace, inside=inside)
 
-    found = connections.run(look, **at)
-    return replace(test, spec=found.spec, url=found.url, key=found.key)
-
-
-def performed(test: Test, *, tags: dict[str, str] | None = None, locust: Locust | None = None) -> tuple[dict[str, Any], Path]:
-    """Run it and write it down; what was measured is kept however it ends."""
-    check_installed()
-    from sliceworks.loadtest import merging, plans, results
-
-    plan = plans.make(test.spec, test.files, url=test.url, key=test.key)
-    place = _fresh(test)
-    place.mkdir(parents=True)
-    outcome = clock.run(_run(plan, place, test, locust))
-    with progress.working("Putting the rows together"):
-        merging.merge(place)
-        return results.conclude(test.name, plan, outcome, place, tags or {}), place
-
-
-async def _run(plan: Plan, place: Path, test: Test, locust: Locust | None) -> Outcome:
-    from sliceworks.cli.load_live import Live
-    from sliceworks.loadtest.running import Run
-
-    with Live(test.name, plan) as live:
-        run = Run(plan, place, test.files, live.show, locust)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, run.stop, "it was interrupted")
-        return await run.run()
-
-
-def _fresh(test: Test) -> Path:
-    """A folder for this run: its name, and when it began."""
-    from pathlib import Path
-
-    wanted = Path(test.spec.results.folder) / f"{test.name}-{clock.now():%Y%m%d-%H%M%S}"
-    number, found = 1, wanted
-    while found.exists():
-        number += 1
-        found = wanted.with_name(f"{wanted.name}-{number}")
-    return found
+    found = connections.run(look, **test.where.at)
+    return replace(test, spec=found.spec, url=found.url, key=found.key, where=replace(test.where, namespace=found.namespace))
 
 
 def check_installed() -> None:

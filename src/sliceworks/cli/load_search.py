@@ -44,8 +44,8 @@ def search(*, file: Path, objectives: tuple[str, ...], url: str, output: str, **
     from sliceworks.loadtest.searching import Search
     from sliceworks.specs.objectives import parse
 
-    at = {key: how.pop(key) for key in ("namespace", "kubeconfig", "context", "twin")}
-    test = load_runs.aimed(load_runs.read(file, url=url), **at)
+    where = load_runs.Where(*(how[key] for key in ("namespace", "kubeconfig", "context", "twin")))
+    test = load_runs.aimed(load_runs.read(file, where, url=url))
     wanted = list(objectives) or test.spec.slo
     if not wanted:
         raise UsageError("what must hold? The document has no slo", hint="--slo 'ttft p99 < 500ms'")
@@ -64,7 +64,7 @@ def search(*, file: Path, objectives: tuple[str, ...], url: str, output: str, **
 def _probe(found: Search, test: Test, rate: float, lasts: float, objectives: list[str]) -> None:
     from dataclasses import replace
 
-    from sliceworks.cli import load_runs
+    from sliceworks.cli import load_perform
     from sliceworks.loadtest.report import words
     from sliceworks.loadtest.searching import Probe
     from sliceworks.specs.load_test import Stage
@@ -72,7 +72,7 @@ def _probe(found: Search, test: Test, rate: float, lasts: float, objectives: lis
     stage = Stage.model_validate({"poisson": rate, "for": lasts})
     warm = min(test.spec.warm_up, lasts / 4)
     spec = test.spec.model_copy(update={"stages": [stage], "slo": objectives, "warm_up": warm})
-    run, folder = load_runs.performed(replace(test, spec=spec, name=f"{test.name}-at-{rate:.4g}"), tags={"search": test.name})
+    run, folder = load_perform.performed(replace(test, spec=spec, name=f"{test.name}-at-{rate:.4g}"), tags={"search": test.name})
     held = bool(run["valid"] and run["kept"])
     found.add(Probe(rate, held, bool(run["valid"]), words.verdict(run), str(folder)))
     progress.say(f"{rate:8.4g}/s  {'holds' if held else 'does not hold'}: {words.verdict(run)}")

@@ -27,10 +27,11 @@ _APIS = {"vllm": "openai-chat", "jetstream": "jetstream", "triton": "oip-generat
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A test whose target is known. `key` is None where the document says where it is."""
+    """A test whose target is known, and the namespace that it is in. `key` is None where the document says where it is."""
 
     spec: LoadTestSpec
     url: str
+    namespace: str
     key: str | None = field(default=None, repr=False)
 
 
@@ -59,7 +60,7 @@ async def find(client: Client, spec: LoadTestSpec, files: Path, namespace: str, 
         editing.known(record, spec.model)
     decided = _decided(spec, _api(spec, at.protocol), spec.model or _model(record.service))
     url = await _url(client, record, at, inside=inside)
-    return Found(decided, url, None if spec.target.key else await _key(client, record, decided.model))
+    return Found(decided, url, record.namespace, None if spec.target.key else await _key(client, record, decided.model))
 
 
 def _named(target: ServiceTarget, files: Path) -> tuple[str, str]:

@@ -7,7 +7,8 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
 
@@ -17,11 +18,11 @@ from sliceworks.loadtest.listening import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from sliceworks.loadtest.listening import Progress
     from sliceworks.loadtest.plans import Plan
 
+TEST = "test.json"
 _GRACE = 25.0
 _LINE = 16 * 1024 * 1024
 
@@ -33,6 +34,8 @@ class Outcome:
     began: float
     stopped: str
     lost_workers: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    """What became of those that were lost, where it is known."""
 
     @property
     def partial(self) -> bool:
@@ -49,12 +52,19 @@ class Locust:
 
 
 class Run:
-    """One test. `told` is called twice a second with how it stands."""
+    """One test. `told` is called twice a second with how it stands; `prompts` is where those are that came from a bucket."""
 
     def __init__(
-        self, plan: Plan, folder: Path, files: Path, told: Callable[[Progress], None] | None = None, locust: Locust | None = None
+        self,
+        plan: Plan,
+        folder: Path,
+        files: Path,
+        told: Callable[[Progress], None] | None = None,
+        locust: Locust | None = None,
+        *,
+        prompts: Path | None = None,
     ) -> None:
-        self._plan, self._folder, self._files = plan, folder, files
+        self._plan, self._folder, self._files, self._prompts = plan, folder, files, prompts
         self._locust = locust or Locust()
         self._listener = Listener(plan.spec.stop, told)
         self._senders: list[asyncio.subprocess.Process] = []
@@ -66,9 +76,8 @@ class Run:
     async def run(self) -> Outcome:
         """From the first request to the last row."""
         workers = self._plan.spec.workers.count
-        told = {"spec": self._plan.spec.model_dump(by_alias=True), "url": self._plan.url, "workers": workers}
-        told |= {"files": str(self._files), "csv": self._locust.csv, "web": self._locust.port}
-        (self._folder / "test.json").write_bytes(orjson.dumps(told))
+        where = {"files": str(self._files), "prompts": str(self._prompts or "")}
+        write_test(self._folder, self._plan, **where, csv=self._locust.csv, web=self._locust.port)
         master = await self._master() if workers > 1 else None
         try:
             self._senders = [await self._sender(index, master) for index in range(workers)]
@@ -110,6 +119,19 @@ class Run:
         await self._listener.stopping.wait()
         for each in (*self._senders, *([master[0]] if master else [])):
             tell_stop(each)
+
+
+def test_of(plan: Plan) -> dict[str, Any]:
+    """What a sender has to know, but for the key and for where things are."""
+    return {"spec": plan.spec.model_dump(by_alias=True), "url": plan.url, "workers": plan.spec.workers.count}
+
+
+def write_test(folder: Path, plan: Plan, **where: Any) -> None:
+    """The test as the senders of this machine read it."""
+    told = {**test_of(plan), **where}
+    if plan.spec.target.authority:
+        told["spec"]["target"]["authority"] = str(Path(where["files"], plan.spec.target.authority).resolve())
+    (folder / TEST).write_bytes(orjson.dumps(told))
 
 
 async def start(

@@ -10,6 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from sliceworks.specs.gateway import Secret
 from sliceworks.specs.model import Metadata, Name, Seconds, Spec
 from sliceworks.specs.objectives import parse
+from sliceworks.specs.serving.parts import Image, Pool
+from sliceworks.specs.training import Amount
 
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -214,9 +216,22 @@ class Delivery(Spec):
 
 
 class Workers(Spec):
-    """Who sends: processes of this machine."""
+    """Who sends: processes of this machine, or pods of the cluster that the command means."""
 
-    count: Positive = 1
+    count: Annotated[int, Field(ge=1, le=1_000)] = 1
+    where: Literal["here", "cluster"] = "here"
+    image: Image | None = Field(default=None, description="The load-worker of the environment's registry; a cluster needs it.")
+    pool: Pool = Pool()
+    cpu: Amount = Field(default="1", description="That each asks for: a sender uses one core.")
+    memory: Amount = "1Gi"
+    service_account: Name | None = Field(default=None, description="Whom they act as, to read prompts from a bucket.")
+    start_within: Lasting = Field(default=300.0, description="How long all of them may take to start.")
+
+    @model_validator(mode="after")
+    def _an_image(self) -> Self:
+        if self.where == "cluster" and self.image is None:
+            raise ValueError("workers on a cluster need an image: the load-worker of the environment's registry")
+        return self
 
 
 class Results(Spec):

@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sockets.allow_many()
     told = orjson.loads((asked.folder / "test.json").read_bytes())
     spec = LoadTestSpec.model_validate(told["spec"])
-    plan = plans.make(spec, Path(told["files"]), url=told["url"], key=os.environ.pop(KEY, ""))
+    text = Path(told["prompts"]).read_bytes() if told.get("prompts") else None
+    plan = plans.make(spec, Path(told["files"]), url=told["url"], key=os.environ.pop(KEY, ""), text=text)
     job = Job(plan, asked.folder, workers=told["workers"], csv=told["csv"], web=told["web"])
     return {"local": _local, "master": _master, "worker": _worker}[asked.role](job, asked)
 
@@ -125,7 +126,7 @@ def _follow(job: Job, runner: Any) -> int:
             break
     if job.worker is not None:
         job.done.wait(GRACE)
-        _say({**job.worker.tally.told(), "done": job.done.is_set() and not job.worker.stopped})
+        _say({**job.worker.tally.told(), "done": job.finished and not job.worker.stopped})
     if isinstance(runner, WorkerRunner):
         runner._send_stats()  # Locust's own counts go to the master every few seconds: the last ones now
         gevent.sleep(0.2)

@@ -39,6 +39,8 @@ class Job:
         """Nanoseconds of the wall clock."""
         self.worker: Worker | None = None
         self.done = Event()
+        self.finished = False
+        """Whether it came to its own end: Locust ends a worker whose master is gone."""
 
     def work(self, environment: Any) -> None:
         """The worker's share, from its beginning to its last row."""
@@ -52,9 +54,11 @@ class Job:
                     watch,
                     index=index,
                     workers=self.workers,
-                    heard=lambda *end: self._tell(environment, *end),
+                    # Counting for pages and files that nobody asked for would cost as much as sending.
+                    heard=(lambda *end: self._tell(environment, *end)) if self.csv or self.web else None,
                 )
                 self.worker.run()
+            self.finished = True
         finally:
             self.done.set()
 
