@@ -89,7 +89,7 @@ def echo(folder: Path, *options: str) -> Running:
     return Running("echo", [*command, *options], port, folder, core=THEIRS)
 
 
-def ours(folder: Path, model: Running) -> Running:
+def ours(folder: Path, model: int) -> Running:
     """Our gateway, asking for a key."""
     import hashlib
 
@@ -97,7 +97,7 @@ def ours(folder: Path, model: Running) -> Running:
     spec = {
         "listen": {"port": port},
         "keys": [{"name": "bench", "sha256": hashlib.sha256(KEY.encode()).hexdigest()}],
-        "models": [{"name": MODEL, "backends": [{"kind": "openai", "url": f"http://127.0.0.1:{model.port}"}]}],
+        "models": [{"name": MODEL, "backends": [{"kind": "openai", "url": f"http://127.0.0.1:{model}"}]}],
     }
     head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "bench"}}
     file = folder / "gateway.yaml"
@@ -106,24 +106,24 @@ def ours(folder: Path, model: Running) -> Running:
     return Running("ours", command, port, folder, core=OURS)
 
 
-def nginx(folder: Path, model: Running) -> Running | None:
+def nginx(folder: Path, model: int) -> Running | None:
     """nginx as a plain proxy, where it is installed: it knows nothing of keys, models and limits."""
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         progress.say("nginx is not installed: it is left out")
         return None
     port = free_port()
-    (folder / "nginx.conf").write_text(_NGINX.format(folder=folder, echo=model.port, port=port))
+    (folder / "nginx.conf").write_text(_NGINX.format(folder=folder, echo=model, port=port))
     return Running("nginx", [program, "-c", str(folder / "nginx.conf"), "-e", str(folder / "start.log")], port, folder, core=OURS)
 
 
-def litellm(folder: Path, model: Running) -> Running | None:
+def litellm(folder: Path, model: int) -> Running | None:
     """LiteLLM's proxy with one worker, from an environment of its own in the cache."""
     program = _litellm()
     if program is None:
         return None
     port = free_port()
-    parameters = {"model": f"openai/{MODEL}", "api_base": f"http://127.0.0.1:{model.port}/v1", "api_key": "none"}
+    parameters = {"model": f"openai/{MODEL}", "api_base": f"http://127.0.0.1:{model}/v1", "api_key": "none"}
     (folder / "litellm.yaml").write_text(yamls.dump({"model_list": [{"model_name": MODEL, "litellm_params": parameters}]}))
     places = ["--config", str(folder / "litellm.yaml"), "--host", "127.0.0.1", "--port", str(port)]
     return Running("litellm", [str(program), *places, "--num_workers", "1"], port, folder, core=OURS, patience=180)

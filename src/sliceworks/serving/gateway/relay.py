@@ -165,13 +165,15 @@ class Relay:
     async def _stream(self, call: Call, exchange: Exchange) -> None:
         reply = call.reply
         reply.begin(exchange.status, passed_back(exchange.headers, call))
-        flow = _flow(call, exchange)
+        flow = _flow(call, exchange, reply.write)
         reply.on_room = exchange.resume
         call.meter.first = exchange.last
         for piece in exchange.pieces:
             flow(piece)
         exchange.pieces.clear()
         exchange.sink = flow
+        if reply.chunked and exchange.header(b"transfer-encoding") == b"chunked":
+            exchange.framed = _flow(call, exchange, reply.pass_on)
         call.spent += clock.effort() - exchange.arrived
         try:
             await exchange.wait(WHOLE)
@@ -203,7 +205,7 @@ class Relay:
         self._under_way.pop(exchange, None)
         exchange.cancel()
         # What passes pieces on knows the exchange, and it knows that: apart, both go at once.
-        exchange.sink = exchange.on_end = None
+        exchange.let_go()
 
     @property
     def under_way(self) -> int:
@@ -233,9 +235,9 @@ class Interrupted(Exception):
     """A stream ended before its end; the client has been told."""
 
 
-def _flow(call: Call, exchange: Exchange) -> Callable[[bytes], None]:
+def _flow(call: Call, exchange: Exchange, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
     """What passes a piece on. It runs for every token of every stream: all that it needs is at hand, and no more is done."""
-    write, connection, meter = call.reply.write, call.reply.connection, call.meter
+    connection, meter = call.reply.connection, call.meter
 
     def flow(piece: bytes) -> None:
         write(piece)

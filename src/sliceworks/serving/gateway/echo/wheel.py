@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import itertools
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,34 +15,54 @@ _TOGETHER = 0.0002
 
 
 class Wheel:
-    """Calls things at their times, on one timer of the loop."""
+    """Calls things at their times, on one timer of the loop: those of each moment are kept together, and moments in order."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
+        self._due: dict[int, list[Callable[[], None]]] = {}
+        self._moments: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._when = 0.0
+        self._when = 0
+        self._coarse = type(self._loop).__module__.startswith("uvloop")
 
     def at(self, when: float, act: Callable[[], None]) -> None:
         """Call `act` when the loop's clock shows `when`."""
-        heapq.heappush(self._due, (when, next(self._order), act))
-        if self._timer is None or when < self._when:
-            self._arm(when)
+        moment = int(when / _TOGETHER)
+        due = self._due.get(moment)
+        if due is not None:
+            due.append(act)
+            return
+        self._due[moment] = [act]
+        heapq.heappush(self._moments, moment)
+        if self._timer is None or moment < self._when:
+            self._arm(moment)
 
-    def _arm(self, when: float) -> None:
+    def _arm(self, moment: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._when = when
-        self._timer = self._loop.call_at(when, self._turn)
+        self._when = moment
+        self._timer = self._loop.call_later(self._whole(moment * _TOGETHER - self._loop.time()), self._turn)
+
+    def _whole(self, wait: float) -> float:
+        """A wait that the loop can keep: uvloop counts milliseconds, and would come too early again and again."""
+        return math.ceil(wait * 1000) / 1000 if self._coarse else max(0.0, wait)
 
     def _turn(self) -> None:
         self._timer = None
-        until = self._loop.time() + _TOGETHER
-        due = self._due
+        # A loop may come a millionth of a second early, and will not wait for that again.
+        until = int(self._loop.time() / _TOGETHER + 0.01)
         try:
-            while due and due[0][0] <= until:
-                heapq.heappop(due)[2]()
+            while self._moments and self._moments[0] <= until:
+                self._call(heapq.heappop(self._moments))
+        finally:
+            if self._moments and self._timer is None:
+                self._arm(self._moments[0])
+
+    def _call(self, moment: int) -> None:
+        due = iter(self._due.pop(moment))
+        try:
+            for act in due:
+                act()
         finally:  # one that fails does not hold up the others
-            if due and self._timer is None:
-                self._arm(due[0][0])
+            for act in due:
+                self.at((moment + 0.5) * _TOGETHER, act)

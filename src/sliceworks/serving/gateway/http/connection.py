@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from sliceworks.base import clock
+from sliceworks.base import clock, sockets
 from sliceworks.serving.gateway.http.messages import JSON, Request, split_target
 from sliceworks.serving.gateway.http.reply import Reply
 from sliceworks.serving.gateway.refusals import Refusal, malformed, too_large
@@ -67,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self.number = sockets.number_of(transport)
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

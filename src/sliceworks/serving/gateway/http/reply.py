@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.base.sockets import put, put_both
 from sliceworks.serving.gateway.http.messages import head
 
 if TYPE_CHECKING:
@@ -19,11 +20,12 @@ _LARGE = 128 * 1024
 class Reply:
     """What a handler answers with. Writing never waits: look at `full`, and set `on_room` to hear when there is room again."""
 
-    __slots__ = ("_chunked", "_transport", "connection", "ended", "keep", "on_room", "started", "status")
+    __slots__ = ("_number", "_transport", "chunked", "connection", "ended", "keep", "on_room", "started", "status")
 
     def __init__(self, connection: Connection, transport: asyncio.Transport, *, keep: bool, chunked: bool) -> None:
-        self.connection, self._transport = connection, transport
-        self._chunked = chunked
+        self.connection, self._transport, self._number = connection, transport, connection.number
+        self.chunked = chunked
+        """Whether pieces carry their lengths; a client of HTTP/1.0 knows the end by the end of the line."""
         self.keep = keep
         self.started = self.ended = False
         self.status = 0
@@ -42,29 +44,32 @@ class Reply:
         start = head(status, headers, keep=self.keep)
         start += b"content-length: %d\r\n\r\n" % len(body) if status not in {204, 304} else b"\r\n"
         if len(body) < _LARGE:
-            self._transport.write(start + body)
+            put(self._transport, self._number, start + body)
         else:
-            self._transport.writelines((start, body))
+            put_both(self._transport, self._number, start, body)
 
     def begin(self, status: int, headers: Headers) -> None:
         """The head of an answer whose pieces follow."""
         self.started = True
         self.status = status
-        self.keep = self.keep and self._chunked and not self.connection.finishing
+        self.keep = self.keep and self.chunked and not self.connection.finishing
         start = head(status, headers, keep=self.keep)
-        self._transport.write(start + (b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n"))
+        put(self._transport, self._number, start + (b"transfer-encoding: chunked\r\n\r\n" if self.chunked else b"\r\n"))
 
     def write(self, piece: bytes) -> None:
         """One piece, sent at once; a client who has left gets nothing more."""
-        if not self._transport.is_closing():
-            self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self._chunked else piece)
+        put(self._transport, self._number, b"%x\r\n%b\r\n" % (len(piece), piece) if self.chunked else piece)
+
+    def pass_on(self, chunk: bytes) -> None:
+        """One piece that carries its length already, where pieces do."""
+        put(self._transport, self._number, chunk)
 
     def end(self) -> None:
         """No more pieces."""
         if not self.ended:
             self.ended = True
-            if self._chunked:
-                self._transport.write(b"0\r\n\r\n")
+            if self.chunked:
+                put(self._transport, self._number, b"0\r\n\r\n")
 
     def abort(self) -> None:
         """Drop the line: the only way to tell a client that what it got is not whole."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from sliceworks.base import clock
+from sliceworks.base import clock, sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,29 @@ if TYPE_CHECKING:
 
 _LARGE = 128 * 1024
 _MOST_HEAD = 256 * 1024
+_MOST_FRAMED = 8192
+_frames: dict[int, tuple[bytes, bytes] | None] = {}
+
+
+def _is_chunk(data: bytes) -> bool:
+    """Whether this is one chunk with its length before it, and nothing else. What the length must be follows from the size."""
+    size = len(data)
+    try:
+        start = _frames[size]
+    except KeyError:
+        if size > _MOST_FRAMED:
+            return False
+        start = _frames[size] = _start_of_chunk(size)
+    return start is not None and data.startswith(start) and data.endswith(b"\r\n")
+
+
+def _start_of_chunk(size: int) -> tuple[bytes, bytes] | None:
+    """How a chunk begins that takes so many bytes with all that belongs to it: servers write letters large or small."""
+    for digits in range(1, 5):
+        length = size - digits - 4
+        if length > 0 and len(f"{length:x}") == digits:
+            return b"%x\r\n" % length, b"%X\r\n" % length
+    return None
 
 
 class Broken(Exception):
@@ -35,7 +58,10 @@ HEAD, FIRST, WHOLE = range(3)
 
 
 class Exchange:
-    """One request and its answer. Pieces gather in `pieces` until `sink` is set; from then on they go there as they come."""
+    """One request and its answer. Pieces gather in `pieces` until `sink` is set; from then on they go there as they come.
+
+    Where `framed` is set, a piece that comes as one chunk goes there as it is, with its length.
+    """
 
     __slots__ = (
         "_loop",
@@ -46,6 +72,7 @@ class Exchange:
         "complete",
         "connection",
         "error",
+        "framed",
         "headers",
         "last",
         "on_end",
@@ -65,6 +92,7 @@ class Exchange:
         self.complete = self.until_close = False
         self.error: BaseException | None = None
         self.sink: Callable[[bytes], None] | None = None
+        self.framed: Callable[[bytes], None] | None = None
         self.on_end: Callable[[], None] | None = None
         self.connection: UpstreamConnection | None = None
         self.began = self.last = self._loop.time()
@@ -125,9 +153,13 @@ class Exchange:
         """Nobody wants the answer any more: the server sees the line drop and stops its work."""
         if not self.over:
             self.error = asyncio.CancelledError()
-            self.sink = self.on_end = None
+            self.let_go()
             if self.connection is not None:
                 self.connection.drop()
+
+    def let_go(self) -> None:
+        """Know nobody any more who takes the answer."""
+        self.sink = self.framed = self.on_end = None
 
     def pause(self) -> None:
         if self.connection is not None:
@@ -148,7 +180,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._now = self._loop.time
         self._parser = httptools.HttpResponseParser(self)
         self._exchange: Exchange | None = None
-        self._keep = self._paused = False
+        self._keep = self._paused = self._in_chunk = self._between = False
         self._used = 0
         self._head_size = 0
         self.closed = False
@@ -156,6 +188,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._number = sockets.number_of(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -177,9 +210,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._used += 1
         self._head_size = 0
         if len(body) < _LARGE:
-            self._transport.write(head + body)
+            sockets.put(self._transport, self._number, head + body)
         else:
-            self._transport.writelines((head, body))
+            sockets.put_both(self._transport, self._number, head, body)
 
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
@@ -187,8 +220,12 @@ class UpstreamConnection(asyncio.Protocol):
             self.drop()  # Nobody asked.
             return
         exchange.last = self._now()
+        if exchange.framed is not None and self._between and _is_chunk(data):
+            exchange.framed(data)  # The parser stands where it stood: between two chunks.
+            return
         try:
             self._parser.feed_data(data)
+            self._between = not self._in_chunk and data.endswith(b"\n")
             if exchange.sink is not None:
                 return
             if not exchange.status:
@@ -219,7 +256,14 @@ class UpstreamConnection(asyncio.Protocol):
         exchange.arrived = clock.effort()
         self._keep = self._parser.should_keep_alive()
         lengths = {name for name, _ in exchange.headers}
+        self._in_chunk = False
         exchange.until_close = b"content-length" not in lengths and b"transfer-encoding" not in lengths and status not in {204, 304}
+
+    def on_chunk_header(self) -> None:
+        self._in_chunk = True
+
+    def on_chunk_complete(self) -> None:
+        self._in_chunk = False
 
     def on_body(self, body: bytes) -> None:
         exchange = self._exchange

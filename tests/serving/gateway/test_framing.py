@@ -1,0 +1,102 @@
+"""However a server cuts its stream, and however the network cuts that, the client gets the same text in well-formed pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.gateways import Client, chat, document, gateway, raw_upstream, read_request
+
+from sliceworks.base import clock
+from sliceworks.serving.gateway.http import upstream as upstreams
+
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@given(st.binary(max_size=600))
+def test_one_chunk_is_known_by_its_length(data: bytes) -> None:
+    for start in (b"%x\r\n", b"%X\r\n"):
+        assert upstreams._is_chunk(start % len(data) + data + b"\r\n") == bool(data)
+    assert not upstreams._is_chunk(b"%x\r\n" % (len(data) + 1) + data + b"\r\n")
+    assert not upstreams._is_chunk(b"0%x\r\n" % len(data) + data + b"\r\n")
+    assert not upstreams._is_chunk(b"%x;a=b\r\n" % len(data) + data + b"\r\n")
+    assert not upstreams._is_chunk(b"%x\r\n" % len(data) + data + b"..")
+
+
+def test_two_chunks_and_very_long_ones_are_not_one() -> None:
+    assert not upstreams._is_chunk(b"1\r\na\r\n1\r\nb\r\n")
+    assert not upstreams._is_chunk(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
+
+
+def _chunked(pieces: list[bytes], chance: random.Random) -> bytes:
+    written = bytearray()
+    for piece in pieces:
+        length = chance.choice([f"{len(piece):x}", f"{len(piece):X}", f"0{len(piece):x}", f"{len(piece):x};name=value"])
+        written += f"{length}\r\n".encode() + piece + b"\r\n"
+    return bytes(written)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_cuts_do_not_matter(seed: int) -> None:
+    chance = random.Random(seed)
+    # Text that looks like chunks must not be taken for some.
+    texts = [b"data: word\n\n", b"data: 5\r\nabcde\r\n\n\n", b"5\r\nabcde\r\n", b"\n", b"data: " + b"x" * 300 + b"\n\n"]
+    pieces = [chance.choice(texts) for _ in range(40)]
+    whole = _chunked(pieces, chance)
+    if seed % 2:
+        cuts = sorted(chance.sample(range(1, len(whole)), 60))
+    else:
+        cuts = [at + 1 for at in range(len(whole) - 1) if whole[at : at + 1] == b"\n"]
+
+    asked: list[str] = []
+    lines: set[asyncio.StreamWriter] = set()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            path = (await read_request(reader))[0].split()[1].decode()
+            if path != "/v1/chat/completions":
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                continue
+            asked.append(path)
+            lines.add(writer)
+            writer.write(_HEAD)
+            for start, end in pairwise([0, *cuts, len(whole)]):
+                writer.write(whole[start:end])
+                await asyncio.sleep(0.001)
+            writer.write(b"0\r\n\r\n")
+
+    async def main() -> None:
+        async with (
+            raw_upstream(answer) as url,
+            gateway(document(url, kind="openai")) as gate,
+            await Client.open(gate.port) as client,
+        ):
+            for _ in range(2):  # The line to the server is fit for another request.
+                client.send("POST", "/v1/chat/completions", chat(stream=True))
+                assert (await client.get()).body == b"".join(pieces)
+            assert asked == 2 * ["/v1/chat/completions"]
+            assert len(lines) == 1
+
+    clock.run(main())
+
+
+def test_a_stream_that_ends_amid_a_chunk_says_so() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(_HEAD)
+        for text in (b"c\r\ndata: first\n\r\n", b"d\r\ndata: second\n\r\n"):
+            writer.write(text)
+            await asyncio.sleep(0.01)
+        writer.write(b"20\r\ndata: th")
+
+    async def main() -> None:
+        async with raw_upstream(answer) as url, gateway(document(url, kind="openai")) as gate:
+            got = await gate.ask("POST", "/v1/chat/completions", chat(stream=True))
+            assert got.pieces[:2] == [b"data: first\n", b"data: second\n"]
+            assert b"backend_failed" in got.body
+
+    clock.run(main())
