@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.days import eventful_day
+from tests.support.eventful_days import eventful_day
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.cli import rehearse_end

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.support.days import eventful_day
+from tests.support.eventful_days import eventful_day
 from tests.support.large_days import large_day
 
 from sliceworks.rehearsal.day import figures
