@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.loadtest.rows import NEVER, Failure
@@ -10,17 +10,18 @@ from sliceworks.loadtest.rows import NEVER, Failure
 if TYPE_CHECKING:
     from sliceworks.loadtest.rows import Record
 
-_MOST = 2_000
+_MOST = 250
+"""Times that are told at once: enough for a line of a display, and never more than a pipe takes without waiting for its reader."""
 
 
 class Tally:
-    """Counts of all requests, and the times of those that ended since it was last asked."""
+    """Counts of all requests, and the times of the latest that ended since it was last asked."""
 
     def __init__(self) -> None:
         self.due, self.sent, self.ended, self.failed = 0, 0, 0, 0
         self._failures: Counter[str] = Counter()
-        self._times: list[float] = []
-        self._first: list[float] = []
+        self._times: deque[float] = deque(maxlen=_MOST)
+        self._first: deque[float] = deque(maxlen=_MOST)
         self._delay = 0.0
 
     def end(self, record: Record) -> None:
@@ -29,7 +30,7 @@ class Tally:
         if record.failure is not Failure.NONE:
             self.failed += 1
             self._failures[f"status {record.status}" if record.failure is Failure.STATUS else record.failure.name.lower()] += 1
-        elif len(self._times) < _MOST:
+        else:
             self._times.append((record.ended - record.intended) / 1e9)
             if record.first_token != NEVER:
                 self._first.append((record.first_token - record.intended) / 1e9)
@@ -44,9 +45,11 @@ class Tally:
             "ended": self.ended,
             "failed": self.failed,
             "failures": dict(self._failures),
-            "times": self._times,
-            "first": self._first,
+            "times": list(self._times),
+            "first": list(self._first),
             "delay": self._delay,
         }
-        self._times, self._first, self._delay = [], [], 0.0
+        self._times.clear()
+        self._first.clear()
+        self._delay = 0.0
         return found

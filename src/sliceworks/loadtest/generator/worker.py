@@ -6,15 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gevent
-from gevent.pool import Group
+from gevent.event import Event
 
 from sliceworks.loadtest.generator.apis import api_of
+from sliceworks.loadtest.generator.pacing import FAR, Pacer, undisturbed
 from sliceworks.loadtest.generator.tally import Tally
 from sliceworks.loadtest.generator.wire import Wire
 from sliceworks.loadtest.rows import USERS_FROM, Failure, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sliceworks.loadtest.arrivals import Phase
     from sliceworks.loadtest.generator.answers import Answer
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from sliceworks.loadtest.rows import Writer
 
     Heard = Callable[[Record, Answer], None]
+    Ended = Callable[[Answer], None]
+
+_BLOCK = 4_096
+"""So much of the schedule is turned into numbers of Python's at a time: all of it would take forty bytes for each request."""
 
 
 class Worker:
@@ -35,11 +40,14 @@ class Worker:
         spec = plan.spec
         self._spec, self._schedule, self._prompts = spec, plan.schedule, plan.prompts
         self._api = api_of(spec, plan.url, plan.key)
-        self._wire = Wire(plan.url, spec.times, watch.now, spec.target.authority)
+        self._pacer = Pacer(watch.now, self._send_next)
+        self._wire = Wire(plan.url, spec.times, watch.now, spec.target.authority, self._let_go_first)
         self._writer, self._watch = writer, watch
         self._index, self._workers, self._heard = index, workers, heard
-        self._under_way = Group()
-        self._open: dict[int, Record] = {}
+        self._share = self._mine()
+        self._next: tuple[Answer, bytes] | None = None
+        self._open: dict[int, tuple[Record, Ended]] = {}
+        self._all_ended = Event()
         self._users = 0
         self.tally = Tally()
         self.stopped = False
@@ -47,48 +55,77 @@ class Worker:
     def run(self) -> None:
         """Send everything, wait for all answers, write all rows."""
         try:
-            users = [gevent.spawn(self._closed, phase) for phase in self._schedule.phases if phase.users]
-            self._send_all()
-            gevent.joinall(users)
-            self._under_way.join()
+            with undisturbed():
+                users = [gevent.spawn(self._closed, phase) for phase in self._schedule.phases if phase.users]
+                first = self._prepare()
+                if first != FAR and not self.stopped:
+                    self._wire.keep_ready()
+                    self._pacer.begin(first)
+                    self._pacer.done.wait()
+                gevent.joinall(users)
+                self._wait_for_all()
         finally:
             self._wire.close()
 
     def stop(self, grace: float) -> None:
         """Send nothing more; what has not been answered after the grace counts as interrupted."""
         self.stopped = True
-        gevent.sleep(0)
-        self._under_way.join(grace)
-        self._under_way.kill(block=True, timeout=5)
-        for record in list(self._open.values()):
+        self._pacer.stop()
+        self._wait_for_all(grace)
+        self._wire.close()
+        for record, ended in list(self._open.values()):
             record.failure, record.ended = Failure.INTERRUPTED, self._watch.now()
-            self._end(record)
+            ended(self._api.answer(record))
 
-    def _send_all(self) -> None:
-        schedule, wait, stopped = self._schedule, self._watch.wait, lambda: self.stopped
-        moments, phases = schedule.moments, schedule.of_phase
-        for number in schedule.share(self._index, self._workers).tolist():
-            intended = int(moments[number])
-            if not wait(intended, stopped):
-                return
-            self.tally.due += 1
-            record = Record(number, intended, int(phases[number]), self._prompts.index(number))
-            self._under_way.spawn(self._one, record, self._prompts.all[record.prompt])
+    def _wait_for_all(self, seconds: float | None = None) -> None:
+        if self._open:
+            self._all_ended.clear()
+            self._all_ended.wait(seconds)
 
-    def _one(self, record: Record, prompt: Prompt) -> Answer:
-        self._open[id(record)] = record
-        answer = self._api.answer(record)
+    def _mine(self) -> Iterator[tuple[int, int, int]]:
+        """Number, moment and phase of each request that is this worker's to send."""
+        moments, phases = self._schedule.moments, self._schedule.of_phase
+        for block in range(self._index, len(moments), _BLOCK * self._workers):
+            part = slice(block, block + _BLOCK * self._workers, self._workers)
+            numbers = range(len(moments))[part]
+            yield from zip(numbers, moments[part].tolist(), phases[part].tolist(), strict=True)
+
+    def _prepare(self) -> int:
+        """Have the next request ready before it is due; its moment."""
+        self._next = None
+        for number, intended, phase in self._share:
+            record = Record(number, intended, phase, self._prompts.index(number))
+            self._next = self._api.answer(record), self._api.request(self._prompts.all[record.prompt], number)
+            return intended
+        return FAR
+
+    def _send_next(self) -> int:
+        """The pacer's step: send what is ready; when the one after it is due."""
+        if self._next is None:
+            return FAR
+        self._send(*self._next, self._end)
+        return self._prepare()
+
+    def _let_go_first(self, now: int) -> None:
+        """What is due leaves before what has come is looked at."""
+        if now >= self._pacer.due:
+            self._pacer.catch_up()
+
+    def _send(self, answer: Answer, request: bytes, ended: Ended) -> None:
+        self.tally.due += 1
         self.tally.sent += 1
-        self._wire.exchange(self._api.request(prompt, record.number), answer)
-        self._end(record, answer)
-        return answer
+        self._open[id(answer.record)] = answer.record, ended
+        self._wire.send(request, answer, ended)
 
-    def _end(self, record: Record, answer: Answer | None = None) -> None:
-        self._open.pop(id(record), None)
+    def _end(self, answer: Answer) -> None:
+        record = answer.record
+        del self._open[id(record)]
         self._writer.add(record)
         self.tally.end(record)
-        if self._heard is not None and answer is not None:
+        if self._heard is not None:
             self._heard(record, answer)
+        if not self._open:
+            self._all_ended.set()
 
     def _closed(self, phase: Phase) -> None:
         if not self._watch.wait(int(phase.begins * 1e9), lambda: self.stopped):
@@ -107,17 +144,26 @@ class Worker:
             for turn in range(turns):
                 if self.stopped or self._watch.now() >= ends:
                     return
-                self.tally.due += 1
                 record = Record(number + USERS_FROM, self._watch.now(), phase.number, index, turn)
-                greenlet = self._under_way.spawn(self._one, record, prompt)
-                greenlet.join()
-                answer = greenlet.value
-                if answer is None or record.failure is not Failure.NONE:
+                answer = self._asked(record, prompt)
+                if record.failure is not Failure.NONE:
                     gevent.sleep(0.01)  # a server that refuses at once must not be asked as fast as a loop turns
                     break
                 if turn + 1 < turns:
                     prompt = _go_on(prompt, answer.text)
                     gevent.sleep(self._spec.prompts.think if self._spec.prompts else 0)
+
+    def _asked(self, record: Record, prompt: Prompt) -> Answer:
+        """The answer to a request of a user, who waits for it."""
+        answer, came = self._api.answer(record), Event()
+
+        def ended(answer: Answer) -> None:
+            self._end(answer)
+            came.set()
+
+        self._send(answer, self._api.request(prompt, record.number), ended)
+        came.wait()
+        return answer
 
     def _next_number(self) -> int:
         number = self._index + self._users * self._workers
