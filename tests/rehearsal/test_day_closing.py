@@ -55,7 +55,7 @@ def test_only_what_is_bad_or_good_is_painted() -> None:
 
 def test_a_day_that_went_well_says_so_in_a_line() -> None:
     assert closing(Day("d", ".", 0, "2026-11-16T08:00:00Z", 5.0), 80) == "✓ d: every step was done\n"
-    failed = Day("d", ".", 0, "2026-11-16T08:00:00Z", 5.0, (Step("x", "Apply", 0, 1, "failed", "no answer"),))
+    failed = Day("d", ".", 0, "2026-11-16T08:00:00Z", 5.0, steps=(Step("x", "Apply", 0, 1, "failed", "no answer"),))
     assert closing(failed, 80).splitlines()[-1] == "✗ Apply: no answer"
 
 

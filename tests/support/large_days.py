@@ -62,12 +62,10 @@ def large_day(jobs: int = 1000, seed: int = 3) -> Day:
         seed,
         "2026-11-16T08:00:00Z",
         lasted,
-        (),
-        (),
-        _held(lives),
-        (Series("v5e", ((0, 2048),)),),
-        tuple(lives),
-        slices,
+        usage=_held(lives),
+        capacity=(Series("v5e", ((0, 2048),)),),
+        jobs=tuple(lives),
+        slices=slices,
     )
 
 
