@@ -40,11 +40,18 @@ def one(*nodes: Object, pods: list[Object] | None = None, jobsets: list[Object] 
 
 
 def test_a_pool_of_several_hosts_is_one_slice_with_its_hosts_in_the_order_people_count() -> None:
-    found = one(*(node(f"h-{number}", topology="8x16") for number in (10, 2, 1)))
-    assert [host.name for host in found.hosts[:3]] == ["h-1", "h-2", "h-10"]
+    found = one(*(node(f"h{number}", topology="8x16") for number in (10, 2, 1)))
+    assert [host.name for host in found.hosts[:3]] == ["h1", "h2", "h10"]
     assert (found.type_name, found.chips, len(found.hosts)) == ("v5litepod-128", 128, 32)
     assert {host.state for host in found.hosts[3:]} == {HostState.MISSING}
     assert in_order("a2b") < in_order("a10b")
+
+
+def test_a_host_keeps_its_place_in_the_drawing_when_another_is_gone() -> None:
+    found = one(node("pool-0"), node("pool-3"))
+    assert [host.name for host in found.hosts] == ["pool-0", "", "", "pool-3"]
+    random = one(node("pool-x9zq"), node("pool-a7ck"))
+    assert [host.name for host in random.hosts] == ["pool-a7ck", "pool-x9zq", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +123,7 @@ def test_a_drawing_has_every_host_and_chip_once_and_wraps_around_only_where_the_
     assert len(plan.hosts) == hosts
     places = [chip for host in plan.hosts for chip in host.chips]
     assert len(places) == len(set(places)) == chips
-    assert (len(plan.links), len(plan.wraps)) == (links, wraps)
+    assert (len(plan.links) + len(plan.spines), len(plan.wraps)) == (links, wraps)
     picture = drawings.large(found)
     ElementTree.fromstring(picture)
     assert len(re.findall(r'class="sw-pick"', picture)) == hosts
@@ -149,4 +156,4 @@ def test_a_state_is_told_by_more_than_its_colour() -> None:
 def test_a_tile_stays_small_whatever_the_slice() -> None:
     found = one(node("a", topology="16x16"))
     assert len(drawings.tile(found)) < 4000
-    assert drawings.tile(found).count("<path") == 2
+    assert drawings.tile(found).count("<path") == 2  # one for each state, however many hosts

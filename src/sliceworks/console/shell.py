@@ -17,7 +17,11 @@ from sliceworks.console.tree import Tree
 
 log = logging.getLogger(__name__)
 
-_HEAD = '<link rel="stylesheet" href="/assets/console.css?{0}"><script src="/assets/console.js?{0}"></script>'
+_HEAD = (
+    '<link rel="stylesheet" href="/assets/console.css?{0}"><link rel="stylesheet" href="/assets/pages.css?{0}">'
+    '<script src="/assets/console.js?{0}"></script>'
+)
+_FILES = ("console.css", "pages.css", "console.js")
 _LOOK_EVERY = 1.0
 _SLOW = 30.0  # seconds that a page may take to be built
 
@@ -39,7 +43,7 @@ def add_shell(console: Console) -> None:
 def _edition() -> str:
     """What browsers tell versions of our files apart by."""
     assets = files(__package__).joinpath("assets")
-    return f"{zlib.crc32(b''.join(assets.joinpath(name).read_bytes() for name in ('console.css', 'console.js'))):08x}"
+    return f"{zlib.crc32(b''.join(assets.joinpath(name).read_bytes() for name in _FILES)):08x}"
 
 
 class _Pages(ui.sub_pages):

@@ -14,14 +14,17 @@ from sliceworks.console.views import plans
 from sliceworks.console.views.hosts import HostState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sliceworks.console.views.plans import HostPlace, Plan, Point
     from sliceworks.console.views.slices import SliceView
 
 _MOST_CHIPS = 600
 """Chips of a large drawing that are drawn one by one."""
-_SIGN = 5.2  # the size of a host's sign
+_MOST_DOTS = 64
+"""Chips of a tile that are drawn."""
+_SIGN = 4.4  # the size of a host's sign
+_LARGEST, _TILE = 4.6, 2.0  # pixels that a unit of a drawing takes at most: a slice of one host is no poster
 
 _SIGNS = {
     HostState.FAILED: "M-1 -1L1 1M-1 1L1 -1",
@@ -66,17 +69,26 @@ def _tile(plan: Plan, states: tuple[HostState, ...]) -> str:
     for place, state in zip(plan.hosts, states, strict=False):
         by_state.setdefault(state, []).append(_outline(place))
     paths = "".join(f'<path class="sw-host sw-is-{state}" d="{"".join(outlines)}"/>' for state, outlines in by_state.items())
-    return f'<svg class="sw-tile" viewBox="{_box(plan)}" aria-hidden="true" preserveAspectRatio="xMidYMid meet">{paths}</svg>'
+    size = f'viewBox="{_box(plan)}" style="max-width:{plan.width * _TILE:.0f}px"'
+    return f'<svg class="sw-tile" {size} aria-hidden="true">{_lines(plan.spines, "sw-links")}{paths}{_dots(plan)}</svg>'
+
+
+def _dots(plan: Plan) -> str:
+    """All chips of a tile as one path: strokes of no length with round ends."""
+    chips = [chip for place in plan.hosts for chip in place.chips]
+    return f'<path class="sw-dots" d="{"".join(f"M{x:.1f} {y:.1f}h0" for x, y in chips)}"/>' if len(chips) <= _MOST_DOTS else ""
 
 
 def large(view: SliceView) -> str:
     """The slice with its hosts, chips and links. Each host can be reached by the keyboard, and says how it stands."""
     plan = _plan(view)
     many = sum(len(place.chips) for place in plan.hosts) > _MOST_CHIPS
+    size = f'viewBox="{_box(plan, 4)}" style="max-width:{(plan.width + 8) * _LARGEST:.0f}px"'
     parts = [
-        f'<svg class="sw-large" viewBox="{_box(plan, 4)}" role="group" aria-label="{escape(view.summary)}">',
+        f'<svg class="sw-large" {size} role="group" aria-label="{escape(view.summary)}">',
         *(_host(place, host.told, host.state, host.number, many=many) for place, host in zip(plan.hosts, view.hosts, strict=False)),
-        "" if many else _links(plan),
+        "" if many else _lines(plan.links, "sw-links"),
+        _lines(plan.spines, "sw-links sw-spines"),
         _wraps(plan),
         "</svg>",
     ]
@@ -93,7 +105,7 @@ def _host(place: HostPlace, told: str, state: HostState, number: int, *, many: b
     chips = "" if many else "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.15"/>' for x, y in place.chips)
     middle = place.middle
     return (
-        f'<g class="sw-pick" tabindex="0" role="button" data-host="{number}" aria-label="{escape(told)}">'
+        f'<g class="sw-pick" tabindex="0" role="button" data-act="host:{number}" aria-label="{escape(told)}">'
         f"<title>{escape(told)}</title>"
         f'<path class="sw-host sw-is-{state}" d="{_outline(place)}"/><g class="sw-chips">{chips}</g>'
         f"{_sign(state, middle, _SIGN if not many else _SIGN * 0.8)}</g>"
@@ -109,9 +121,9 @@ def _sign(state: HostState, middle: Point, size: float) -> str:
     )
 
 
-def _links(plan: Plan) -> str:
-    path = "".join(f"M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}" for (a, b), (c, d) in plan.links)
-    return f'<path class="sw-links" d="{path}"/>' if path else ""
+def _lines(lines: Iterable[tuple[Point, Point]], cls: str) -> str:
+    path = "".join(f"M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}" for (a, b), (c, d) in lines)
+    return f'<path class="{cls}" d="{path}"/>' if path else ""
 
 
 def _wraps(plan: Plan) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sliceworks.catalog import Slice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from sliceworks.catalog import Accelerator
 
@@ -44,10 +44,12 @@ class HostPlace:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A drawing before anything is known of its hosts. `wraps` are curves: two ends, and the point they are drawn to."""
+    """A drawing before anything is known of its hosts. `links` join chips of a layer; `spines` join layers, at their corners;
+    `wraps` are curves: two ends, and the point they are drawn to."""
 
     hosts: tuple[HostPlace, ...]
     links: tuple[tuple[Point, Point], ...]
+    spines: tuple[tuple[Point, Point], ...]
     wraps: tuple[tuple[Point, Point, Point], ...]
     left: float
     top: float
@@ -105,7 +107,7 @@ def _solid(shape: Slice) -> Plan:
         for b in range(0, high, side_b)
         for a in range(0, depth, side_a)
     ]
-    return _sized(places, list(cards.links()), list(cards.wraps()) if shape.torus else [])
+    return _sized(places, list(cards.links()), list(cards.wraps()) if shape.torus else [], list(cards.spines()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +155,17 @@ class _Cards:
         return tuple(self.corner(x, y, c) for x, y in ends)
 
     def links(self) -> Iterator[tuple[Point, Point]]:
-        """Within each layer all, between layers those at the corners: the others would hide what they join."""
-        for c in range(self.layers):
-            for a, b in product(range(self.depth), range(self.high)):
-                if a + 1 < self.depth:
-                    yield self.at(a, b, c), self.at(a + 1, b, c)
-                if b + 1 < self.high:
-                    yield self.at(a, b, c), self.at(a, b + 1, c)
-            if c + 1 < self.layers and (c + 1) % self.columns:
+        """Within each layer."""
+        for a, b, c in product(range(self.depth), range(self.high), range(self.layers)):
+            if a + 1 < self.depth:
+                yield self.at(a, b, c), self.at(a + 1, b, c)
+            if b + 1 < self.high:
+                yield self.at(a, b, c), self.at(a, b + 1, c)
+
+    def spines(self) -> Iterator[tuple[Point, Point]]:
+        """Between layers, at the corners: the others would hide what they join."""
+        for c in range(self.layers - 1):
+            if (c + 1) % self.columns:
                 for a, b in dict.fromkeys(product((0, self.depth - 1), (0, self.high - 1))):
                     yield self.at(a, b, c), self.at(a, b, c + 1)
 
@@ -194,10 +199,16 @@ def _rectangle(x: float, y: float, wide: float, high: float) -> tuple[Point, ...
     return (left, top), (right, top), (right, bottom), (left, bottom)
 
 
-def _sized(places: list[HostPlace], links: list[tuple[Point, Point]], wraps: list[tuple[Point, Point, Point]]) -> Plan:
+def _sized(
+    places: list[HostPlace],
+    links: list[tuple[Point, Point]],
+    wraps: list[tuple[Point, Point, Point]],
+    spines: Sequence[tuple[Point, Point]] = (),
+) -> Plan:
     points = [point for place in places for point in place.outline]
     # A curve stays within half of the way to the point that it is drawn to.
     points += [((start[0] + end[0]) / 4 + to[0] / 2, (start[1] + end[1]) / 4 + to[1] / 2) for start, end, to in wraps]
     xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
     left, top = min(xs) - 1, min(ys) - 1
-    return Plan(tuple(places), tuple(links), tuple(wraps), left, top, max(xs) + 1 - left, max(ys) + 1 - top)
+    wide, high = max(xs) + 1 - left, max(ys) + 1 - top
+    return Plan(tuple(places), tuple(links), tuple(spines), tuple(wraps), left, top, wide, high)

@@ -6,6 +6,7 @@ slices as it has nodes.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _DRAIN = "slices.sliceworks.dev/drain"
 _ALONE = "\0"
+_number = re.compile(r".*-(\d{1,5})").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +174,17 @@ def _view(called: tuple[str, str], shape: Accelerator | None, nodes: Sequence[Ob
 
 
 def _hosts(nodes: Sequence[Object], size: int, around: Around, *, drained: bool) -> tuple[Host, ...]:
-    made = [
-        hosts.host(number, node, around.working.get(node["metadata"]["name"]), drained=drained) for number, node in enumerate(nodes)
-    ]
-    return (*made, *(Host(number, "", HostState.MISSING) for number in range(len(made), size)))
+    made = {}
+    for number, node in zip(_places(nodes, size), nodes, strict=True):
+        made[number] = hosts.host(number, node, around.working.get(node["metadata"]["name"]), drained=drained)
+    return tuple(made.get(number) or Host(number, "", HostState.MISSING) for number in range(size))
+
+
+def _places(nodes: Sequence[Object], size: int) -> Sequence[int]:
+    """Hosts whose names end in their numbers keep their places when others are gone; the rest stand in the order of names."""
+    ends = [_number(node["metadata"]["name"]) for node in nodes]
+    told = [int(each[1]) for each in ends if each]
+    return told if len(set(told)) == len(nodes) and max(told) < size else range(len(nodes))
 
 
 def _capacity(carried: Mapping[str, str]) -> str:
