@@ -53,7 +53,7 @@ def console(*, port: int, host: str, browser: bool, allow_changes: bool, **where
             container = await _container(stack, where)
             await serve(Console(world, allow_changes, container, Path.cwd()), door, ready=lambda: _tell(door, browser))
 
-    with progress.working("Starting the console"), collector.rested():
+    with collector.rested():
         clock.run(main())
     return 0
 

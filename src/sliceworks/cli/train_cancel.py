@@ -24,10 +24,11 @@ def cancel(*, name: str, namespace: str, yes: bool, output: str, **where: Any) -
     """End a training job and remove it, with its pods."""
 
     async def work(client: Client) -> dict[str, Any]:
+        from sliceworks.training import restarting
+
         found = await train_cluster.find_jobset(client, name, client.namespace)
         options.confirm(f"Cancel {name} in {client.namespace}?", yes)
-        uid = found["metadata"]["uid"]
-        await client.delete(train_cluster.JOBSETS, name, client.namespace, propagation_policy="Background", uid=uid)
+        await restarting.cancel(client, found)
         return found
 
     found = train_cluster.run(work, namespace, where)

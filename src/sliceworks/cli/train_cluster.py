@@ -84,12 +84,9 @@ async def _elsewhere(client: Client, name: str) -> str:
 
 async def workload_of(client: Client, jobset: Object) -> Object | None:
     """The Workload that stands for a JobSet in its queue; None where nobody has made one, or one may not look."""
-    metadata = jobset["metadata"]
-    try:
-        found = (await client.list_all(WORKLOADS, metadata["namespace"], labels=f"{JOB_UID}={metadata['uid']}")).items
-    except (NotFound, Forbidden):
-        return None
-    return next(iter(found), None)
+    from sliceworks.training import restarting
+
+    return await restarting.workload_of(client, jobset)
 
 
 async def pods_of(client: Client, name: str, namespace: str) -> list[Object]:

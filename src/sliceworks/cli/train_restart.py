@@ -1,9 +1,4 @@
-"""`sliceworks train restart`: begin a training job again.
-
-JobSet has no call for it, and its own restarts follow from failures alone. A job that runs has its Jobs deleted: JobSet makes
-missing Jobs anew, the Workload stays admitted, and neither the place in the queue nor a restart of the budget is lost. A job that
-has ended is removed and submitted once more, since a finished JobSet never runs again.
-"""
+"""`sliceworks train restart`: begin a training job again."""
 
 from __future__ import annotations
 
@@ -11,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sliceworks.base import clock
-from sliceworks.base.errors import AlreadyExists, NotFound, SliceworksError, TimedOut
+from sliceworks.base.errors import SliceworksError
 from sliceworks.cli import options, train_cluster
 from sliceworks.cli.output import show_one
 
@@ -20,7 +14,6 @@ if TYPE_CHECKING:
     from sliceworks.kube import Client
 
 Object = dict[str, Any]
-_LOOK_EVERY = 0.1
 
 
 @click.command()
@@ -41,6 +34,7 @@ def restart(*, name: str, requeue: bool, timeout: float, namespace: str, yes: bo
     """
 
     async def work(client: Client) -> tuple[Object, str]:
+        from sliceworks.training.restarting import begin_again, resubmit
         from sliceworks.training.states import state
         from sliceworks.training.words import ENDED, WAITS
 
@@ -60,53 +54,3 @@ def restart(*, name: str, requeue: bool, timeout: float, namespace: str, yes: bo
     else:
         click.echo(f"jobset/{name}" if output == "name" else f"jobset/{name} {words}")
     return 0
-
-
-async def begin_again(client: Client, jobset: Object) -> None:
-    """Delete the Jobs of a JobSet. Each is made anew when its last pod is gone."""
-    from sliceworks.kube.well_known import JOB
-
-    metadata = jobset["metadata"]
-    jobs = (await client.list_all(JOB, metadata["namespace"], labels=f"{train_cluster.JOBSET_NAME}={metadata['name']}")).items
-    for job in jobs:
-        try:
-            uid = job["metadata"]["uid"]
-            await client.delete(JOB, job["metadata"]["name"], metadata["namespace"], propagation_policy="Foreground", uid=uid)
-        except NotFound:
-            continue
-
-
-async def resubmit(client: Client, jobset: Object, timeout: float) -> Object:
-    """Remove a JobSet and send the same once more."""
-    from sliceworks.training.again import fresh
-
-    metadata, jobsets = jobset["metadata"], train_cluster.JOBSETS
-    name, namespace = metadata["name"], metadata["namespace"]
-    again = fresh(jobset, await train_cluster.workload_of(client, jobset))
-    await _try(client, again)
-    await client.delete(jobsets, name, namespace, propagation_policy="Foreground", uid=metadata["uid"])
-    deadline = clock.loop_time() + timeout
-    while await _there(client, name, namespace, metadata["uid"]):
-        if clock.loop_time() > deadline:
-            raise TimedOut(f"{name} is not gone after {timeout:g} seconds", hint="it is being removed: submit it again later")
-        await clock.sleep(_LOOK_EVERY)
-    return await client.create(again, resource=jobsets)
-
-
-async def _try(client: Client, jobset: Object) -> None:
-    """Whether the cluster would take it, asked under a name as long as its own: nothing is removed that cannot come back."""
-    name = jobset["metadata"]["name"]
-    other = f"{name[:-1]}{'a' if name[-1] != 'a' else 'b'}"
-    try:
-        await client.create(
-            {**jobset, "metadata": {**jobset["metadata"], "name": other}}, resource=train_cluster.JOBSETS, dry_run=True
-        )
-    except AlreadyExists:
-        return
-
-
-async def _there(client: Client, name: str, namespace: str, uid: str) -> bool:
-    try:
-        return bool((await client.get(train_cluster.JOBSETS, name, namespace))["metadata"]["uid"] == uid)
-    except NotFound:
-        return False

@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-import orjson
-
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.kube.transport import Request
@@ -19,23 +17,20 @@ if TYPE_CHECKING:
     from sliceworks.kube.client import Client
 
 _LOOK_EVERY = 2.0
-_FIRST_LOOKS = 0.2  # seconds between the first two, which tell how fast it runs
-_ASK = Request("POST", "/debug/twin/sleep", (), {"content-type": "application/json"}, orjson.dumps({"seconds": 0}))
+_ASK = Request("GET", "/debug/twin/clock")
 
 
 class TwinClock:
-    """The time by the last look, moved on at the pace between the last two."""
+    """The time by the last look, moved on at the pace it had."""
 
     def __init__(self) -> None:
         self._shown: datetime | None = None
         self._seen = 0.0
         self._pace = 1.0
 
-    def look(self, shown: datetime, at: float) -> None:
-        """The twin's clock shows this now; `at` is our own time."""
-        if self._shown is not None and at > self._seen:
-            self._pace = max((shown - self._shown).total_seconds() / (at - self._seen), 0.0)
-        self._shown, self._seen = shown, at
+    def look(self, shown: datetime, pace: float, at: float) -> None:
+        """The twin's clock shows this and runs so fast; `at` is our own time."""
+        self._shown, self._pace, self._seen = shown, pace, at
 
     def now(self) -> datetime:
         """What it shows by now."""
@@ -51,15 +46,15 @@ async def clock_of(client: Client) -> AsyncIterator[Callable[[], datetime]]:
 
     async def look() -> None:
         answer = await client.send(_ASK)
-        shown.look(datetime.fromisoformat(str(answer["now"])), clock.loop_time())
+        speed = answer.get("speed")
+        pace = 0.0 if answer.get("paused") else 1.0 if speed is None else float(speed)
+        shown.look(datetime.fromisoformat(str(answer["now"])), pace, clock.loop_time())
 
     async def go_on() -> None:
-        pause = _FIRST_LOOKS
         while True:
             with suppress(SliceworksError):
                 await look()
-            await clock.sleep(pause)
-            pause = _LOOK_EVERY
+            await clock.sleep(_LOOK_EVERY)
 
     looking = asyncio.create_task(go_on(), name="the twin's clock")
     try:

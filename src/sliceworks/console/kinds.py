@@ -15,6 +15,9 @@ JOBSETS: Final = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 _KUEUE = ("kueue.x-k8s.io", "v1beta2")
 WORKLOADS: Final = Resource(*_KUEUE, "Workload", "workloads")
 LOCAL_QUEUES: Final = Resource(*_KUEUE, "LocalQueue", "localqueues")
+COHORTS: Final = Resource(*_KUEUE, "Cohort", "cohorts", namespaced=False)
+FLAVORS: Final = Resource(*_KUEUE, "ResourceFlavor", "resourceflavors", namespaced=False)
+CHECKS: Final = Resource(*_KUEUE, "AdmissionCheck", "admissionchecks", namespaced=False)
 CLUSTER_QUEUES: Final = Resource(*_KUEUE, "ClusterQueue", "clusterqueues", namespaced=False)
 
 # What is read from the beginning, so that the first page is there at once.

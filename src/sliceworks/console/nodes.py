@@ -127,6 +127,11 @@ def grid(*children: Child) -> Node:
     return el("div", *children, cls="grid")
 
 
+def columns(*each: Child) -> Node:
+    """Stacks of panels beside each other: each as high as it is."""
+    return el("div", [el("div", one, cls="stack", key=str(number)) for number, one in enumerate(each)], cls="grid", key="columns")
+
+
 def stat(label: str, value: str, note: Child = None, unit: str = "") -> Node:
     """One number that matters."""
     shown = el("div", value, el("small", f" {unit}") if unit else None, cls="value")

@@ -223,6 +223,12 @@ def _by_queue(workload: Object) -> Iterable[str]:
     return (f"{workload['metadata']['namespace']}/{name}",) if name else ()
 
 
+def _by_holding(workload: Object) -> Iterable[str]:
+    """The ClusterQueue whose quota a Workload has."""
+    name = ((workload.get("status") or {}).get("admission") or {}).get("clusterQueue")
+    return (name,) if name else ()
+
+
 def _by_pool(node: Object) -> Iterable[str]:
     name = (node["metadata"].get("labels") or {}).get("cloud.google.com/gke-nodepool")
     return (name,) if name else ()
@@ -236,7 +242,7 @@ def _by_subject(event: Object) -> Iterable[str]:
 
 _INDEXES: dict[Resource, dict[str, Callable[[Object], Iterable[str]]]] = {
     kinds.PODS: {"job": _by_job, "node": _by_node},
-    kinds.WORKLOADS: {"owner": _by_owner, "queue": _by_queue},
+    kinds.WORKLOADS: {"owner": _by_owner, "queue": _by_queue, "holds": _by_holding},
     kinds.NODES: {"pool": _by_pool},
     kinds.EVENTS: {"subject": _by_subject},
 }

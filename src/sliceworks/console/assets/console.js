@@ -43,14 +43,14 @@
   window.sliceworks = {
     mounted() { paint(); },
     // A reader of the screen hears where it has come to.
-    arrived() { requestAnimationFrame(() => document.querySelector("main h1")?.focus({ preventScroll: true })); },
+    arrived() { requestAnimationFrame(() => document.querySelector("#main h1")?.focus({ preventScroll: true })); },
   };
   system.addEventListener("change", paint);
   document.addEventListener("keydown", onKey);
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-theme-button]")) nextTheme();
     else if (event.target.closest("[data-keys-button]")) showKeys();
-    else if (event.target.closest(".skip")) { event.preventDefault(); document.querySelector("main").focus(); }
+    else if (event.target.closest(".skip")) { event.preventDefault(); document.querySelector("#main").focus(); }
   });
   paint();
 })();

@@ -2,10 +2,18 @@
 import { h } from "vue";
 
 const PAUSE = 200; // milliseconds after the last letter of a search
+
+// What a person is typing stays, whatever the server has heard of it so far.
+const kept = (attributes) => {
+  const held = document.activeElement;
+  const same = attributes["data-field"] && held?.dataset?.field === attributes["data-field"];
+  return same ? { ...attributes, value: held.value } : attributes;
+};
+
 const draw = (node) => {
   if (typeof node === "string") return node;
   const [tag, attributes, ...children] = node;
-  return h(tag, attributes, children.map(draw));
+  return h(tag, kept(attributes), children.map(draw));
 };
 
 export default {

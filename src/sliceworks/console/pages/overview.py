@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sliceworks.console.kinds import JOBSETS, NAMESPACES
 from sliceworks.console.nodes import (
     amount_of,
+    columns,
     el,
     empty,
-    grid,
     heading,
     legend,
     link,
@@ -50,24 +50,28 @@ def nodes(found: Overview, now: datetime) -> list[Node]:
     """The page without its heading."""
     return [
         _numbers(found),
-        grid(
-            panel("Chips by team", _uses(found.teams, "team"), legend(("", "own"), ("borrowed", "borrowed"), ("free", "free"))),
-            panel("Chips by type", _uses(found.types, "type")),
-            panel("Queues", _queues(found, now), note=link("All queues", "/queues")),
-            panel("What went wrong lately", _troubles(found, now), note="the last two hours"),
+        columns(
+            [
+                panel("Chips by team", _uses(found.teams, "team"), legend(("", "own"), ("borrowed", "borrowed"), ("free", "free"))),
+                panel("Queues", _queues(found, now), note=link("All queues", "/queues")),
+            ],
+            [
+                panel("Chips by type", _uses(found.types, "type")),
+                panel("What went wrong lately", _troubles(found, now), note="the last two hours"),
+            ],
         ),
     ]
 
 
 def _numbers(found: Overview) -> Node:
-    share = f"{100 * found.used / found.quota:.0f} % of the quota" if found.quota else "no quota"
+    share = f"{100 * found.used / found.quota:.0f} % of {amount_of(found.quota)}" if found.quota else "no quota"
     cost = "list prices" if not found.unpriced else f"without {found.unpriced} jobs of unknown price"
     return stats(
-        stat("Chips in use", amount_of(found.used), share, f"of {amount_of(found.quota)}" if found.quota else ""),
+        stat("Chips in use", amount_of(found.used), share),
         stat("Jobs that run", amount_of(found.running), link("Show them", "/jobs?state=running")),
         stat("Jobs that wait", amount_of(found.waiting), link("Show them", "/jobs?state=queued")),
         stat("Cost of an hour", dollars(found.usd), cost),
-        stat("Hosts ready", amount_of(found.hosts_ready), link("Slices", "/slices"), f"of {amount_of(found.hosts)}"),
+        stat("Hosts ready", amount_of(found.hosts_ready), ["of ", amount_of(found.hosts), " · ", link("Slices", "/slices")]),
     )
 
 
