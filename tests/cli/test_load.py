@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from sliceworks.base import yamls
+from sliceworks.base import clock, yamls
 from sliceworks.cli.main import run
 
 if TYPE_CHECKING:
@@ -147,6 +147,28 @@ def test_examples(echo: str, name: str, document: Callable[..., Path], capsys: p
     summary = orjson.loads(capsys.readouterr().out)["summary"]
     assert summary["requests"] > 0
     assert summary["errorRate"] == 0
+
+
+def test_a_killed_run_is_put_together_later(
+    echo: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = document(stages=[{"constant": 20, "for": "60s"}])
+    command = [sys.executable, "-m", "sliceworks", "load", "run", "-f", str(file), "--url", echo, "-q"]
+    with subprocess.Popen(command, cwd=tmp_path) as running:
+        rows = Path("load-tests")
+        assert clock.wait_until(lambda: any(each.stat().st_size for each in rows.glob("*/worker-0.rows")), 60)
+        [folder] = rows.iterdir()
+        assert run(["load", "recover", str(folder)]) == 1
+        assert "still goes on" in capsys.readouterr().err
+        running.kill()
+    assert run(["load", "report", str(folder)]) == 1
+    assert f"did not come to its end\nhint: sliceworks load recover {folder}" in capsys.readouterr().err
+    assert run(["load", "list"]) == 0
+    assert f"sliceworks load recover {folder}" in capsys.readouterr().err
+    assert run(["load", "recover", str(folder)]) == 1
+    assert "INVALID: ended early: it broke off" in capsys.readouterr().out
+    assert run(["load", "report", str(folder), "--format", "json", "-o", "-"]) == 0
+    assert orjson.loads(capsys.readouterr().out)["summary"]["succeeded"] > 0
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,14 @@ class Done:
             return connection.execute(query).fetchall()
 
 
-def run(folder: Path, golden: Golden, stop_after: float | None = None, **fields: Any) -> Done:
+def run(folder: Path, golden: Golden, stop_after: float | None = None, *, key: dict[str, str] | None = None, **fields: Any) -> Done:
     """A whole run. Delivery is not judged: machines that run tests are busy."""
 
     async def main() -> tuple[Outcome, plans.Plan]:
         async with golden:
             free = {"delivery": {"share": 0.0, "delay": "1h"}, **fields}
-            plan = plans.make(spec(target={"url": golden.url}, **free), Path())
+            target = {"url": golden.url, **({"key": key} if key else {})}
+            plan = plans.make(spec(target=target, **free), Path())
             test = Run(plan, folder, Path())
             if stop_after is not None:
                 asyncio.get_running_loop().call_later(stop_after, test.stop, "somebody pressed Ctrl-C")
@@ -119,6 +120,25 @@ def test_a_target_that_is_down_ends_the_test(tmp_path: Path) -> None:
     assert not done.result["valid"]
     assert done.result["summary"]["requests"] < 1_000
     assert set(done.result["summary"]["failures"]) <= {"connect", "interrupted"}
+
+
+def test_a_target_that_dies_leaves_what_it_answered(tmp_path: Path) -> None:
+    golden = Golden(tokens=1, dies_after=30)
+    done = run(tmp_path, golden, stages=[{"constant": 30, "for": "60s"}], stop={"over": "1s", "atLeast": 10})
+    assert "of the last" in done.result["problems"][0]
+    assert done.result["summary"]["succeeded"] == 30
+    assert set(done.result["summary"]["failures"]) <= {"connect", "closed", "interrupted"}
+    assert done.result["summary"]["requests"] < 1_000
+
+
+def test_a_wrong_key_ends_the_test_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "wrong")
+    golden = Golden(tokens=1, key="right")
+    fields: dict[str, Any] = {"stages": [{"constant": 30, "for": "60s"}], "stop": {"over": "1s", "atLeast": 10}}
+    done = run(tmp_path, golden, key={"env": "MY_KEY"}, **fields)
+    assert done.outcome.stopped.endswith("requests failed, most of them with status 401")
+    assert done.result["summary"]["succeeded"] == 0
+    assert done.result["summary"]["failures"]["status 401"] >= 10
 
 
 def test_what_was_measured_before_the_end_is_kept(tmp_path: Path) -> None:

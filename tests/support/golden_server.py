@@ -40,9 +40,13 @@ class Golden:
         gap: float = 0.0,
         stall: tuple[float, float] | None = None,
         behave: Mapping[int, str] | None = None,
+        key: str = "",
+        dies_after: int = 0,
     ) -> None:
         self.tokens, self.first, self.gap, self.stall = tokens, first, gap, stall
         self.behave = behave or {}
+        self.key, self.dies_after = key, dies_after
+        """The only key that it takes, if any; and after how many requests it is gone, if ever."""
         self.seen: dict[int, Seen] = {}
         self.most_at_once = 0
         self.refuse = False
@@ -75,13 +79,25 @@ class Golden:
         headers = {name.lower(): value for name, value in request.headers.items()}
         number = int(headers["x-request-id"])
         self.got += 1
+        if self.dies_after and self.got > self.dies_after:
+            await self._die(request)
         seen = self.seen[self.got] = Seen(number, came, orjson.loads(await request.read()), headers)
+        if self.key and headers.get("authorization") != f"Bearer {self.key}":
+            return web.json_response({"error": {"message": "who are you?"}}, status=401)
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         try:
             return await self._answer(request, seen)
         finally:
             self._now -= 1
+
+    async def _die(self, request: web.Request) -> None:
+        assert self._runner is not None
+        for site in list(self._runner.sites):
+            await site.stop()
+        assert request.transport is not None
+        request.transport.abort()
+        raise ConnectionResetError
 
     async def _answer(self, request: web.Request, seen: Seen) -> web.StreamResponse:
         how = self.behave.get(seen.number, "")

@@ -70,13 +70,18 @@ def list_(*, folder: Path, output: str) -> int:
     """List the runs that are kept, newest first."""
     from datetime import UTC, datetime
 
-    from sliceworks.loadtest import results
+    from sliceworks.cli import load_runs
+
+    load_runs.check_installed()
+    from sliceworks.loadtest import ending, results
     from sliceworks.loadtest.report import words
 
     runs = sorted(
         (results.load(each.parent) | {"folder": str(each.parent)} for each in folder.glob("*/run.json")),
         key=lambda run: -run["began"],
     )
+    for broken in ending.unfinished(folder):
+        progress.say(f"{broken} did not come to its end, or has not yet: sliceworks load recover {broken}")
     if not runs and output == "table":
         progress.say(f"There are no runs in {folder}.")
         return 0
@@ -110,6 +115,26 @@ def report(*, run: Path, form: str, target: str | None) -> int:
     file.write_text(text)
     progress.say(f"written to {file}")
     return 0
+
+
+@load.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@options.output("table", "json")
+def recover(*, run: Path, output: str) -> int:
+    """Put together what is left of a run that broke off: on a full disk, or when this program was killed.
+
+    Its result is marked as partial, and the exit code is 1, as for every run that does not count.
+    """
+    from sliceworks.cli import load_runs
+
+    load_runs.check_installed()
+    from sliceworks.loadtest import ending
+
+    with progress.working("Putting the rows together"):
+        found = ending.recover(run)
+    _show_run(found, output)
+    progress.say(f"sliceworks load report {run} draws it")
+    return 1
 
 
 @load.command()

@@ -42,23 +42,29 @@ async def run(
 def _launch(plan: Plan, test: Test, namespace: str, token: str) -> Launch:
     import orjson
 
-    from sliceworks.loadtest import running
+    from sliceworks.loadtest import buckets, running
     from sliceworks.loadtest.cluster import objects
-    from sliceworks.loadtest.generator.keys import KEEPER, KEY
+    from sliceworks.loadtest.generator.keys import CLOUD, KEEPER, KEY
 
-    files = {"test.json": orjson.dumps({**running.test_of(plan), "csv": False, "web": 0}), **_beside(test)}
+    source = test.spec.prompts.source if test.spec.prompts else ""
+    told = {**running.test_of(plan), "csv": False, "web": 0, "bucket": source if buckets.is_place(source) else ""}
+    files = {running.TEST: orjson.dumps(told), **_beside(test)}
     objects.check(files)
     given = {KEEPER: token, **({KEY: plan.key} if plan.key else {})}
+    if told["bucket"] and test.where.twin:
+        given[CLOUD] = orjson.dumps(test.where.cloud()).decode()
     name = f"load-{test.name[:_LONGEST].strip('-.').replace('.', '-')}-{secrets.token_hex(3)}"
     return objects.Launch(name, namespace, plan.spec.workers, plan.schedule.lasts, files, given)
 
 
 def _beside(test: Test) -> dict[str, bytes]:
-    """Files that the document names, which the pods need too."""
+    """Files that the document names, which the pods need too; what is in a bucket they fetch themselves."""
+    from sliceworks.loadtest import buckets
+
     prompts, found = test.spec.prompts, {}
-    named = {"prompts.jsonl": (prompts.file or prompts.trace) if prompts else "", "authority.pem": test.spec.target.authority}
+    named = {"prompts.jsonl": prompts.source if prompts else "", "authority.pem": test.spec.target.authority}
     for name, file in named.items():
-        if file:
+        if file and not buckets.is_place(file):
             try:
                 found[name] = (test.files / file).read_bytes()
             except OSError as error:

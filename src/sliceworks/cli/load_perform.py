@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,32 +16,62 @@ if TYPE_CHECKING:
     from sliceworks.loadtest.plans import Plan
     from sliceworks.loadtest.running import Locust, Outcome
 
+Found = tuple[dict[str, Any], Path]
 
-def performed(test: Test, *, tags: dict[str, str] | None = None, locust: Locust | None = None) -> tuple[dict[str, Any], Path]:
+
+def performed(test: Test, *, tags: dict[str, str] | None = None, locust: Locust | None = None) -> Found:
     """Run it and write it down; what was measured is kept however it ends."""
     from sliceworks.cli import load_runs
 
     load_runs.check_installed()
-    from sliceworks.loadtest import merging, plans, results
+    from sliceworks.loadtest import ending
 
-    plan = plans.make(test.spec, test.files, url=test.url, key=test.key)
-    place = _fresh(test)
-    place.mkdir(parents=True)
-    outcome = clock.run(_run(plan, place, test, locust))
-    with progress.working("Putting the rows together"):
-        merging.merge(place)
-        return results.conclude(test.name, plan, outcome, place, tags or {}), place
+    with tempfile.TemporaryDirectory() as aside:
+        # 1. Everything that can be refused is refused before anything is made.
+        plan, prompts = _planned(test, Path(aside))
+        place = _fresh(test)
+        what = ending.Note(test.name, tags or {}, str(test.files), plan.url, test.spec.model_dump(by_alias=True))
+        # 2. What the run is goes first: should all else fail, its rows can be put together later.
+        with ending.noted(place, what):
+            if prompts is not None:
+                shutil.move(prompts, place / ending.PROMPTS)
+            outcome = clock.run(_run(plan, place, test, locust))
+            # 3. From rows to results, here and where else they are wanted.
+            with progress.working("Putting the rows together"):
+                found = ending.conclude(place, plan, outcome)
+    if test.spec.results.bucket:
+        _store(place, test)
+    return found, place
+
+
+def _planned(test: Test, aside: Path) -> tuple[Plan, Path | None]:
+    """The plan, and where its prompts are if they came from a bucket."""
+    from sliceworks.loadtest import buckets, plans
+    from sliceworks.loadtest.ending import PROMPTS
+
+    source, fetched = test.spec.prompts.source if test.spec.prompts else "", None
+    cloud = test.where.cloud() if buckets.is_place(source) or test.spec.results.bucket else {}
+    if buckets.is_place(source):
+        fetched = clock.run(buckets.fetch(source, aside / PROMPTS, cloud))
+    text = fetched.read_bytes() if fetched else None
+    plan = plans.make(test.spec, test.files, url=test.url, key=test.key, text=text)
+    if test.spec.results.bucket:
+        clock.run(buckets.expect_room(test.spec.results.bucket, cloud))
+    return plan, fetched
 
 
 async def _run(plan: Plan, place: Path, test: Test, locust: Locust | None) -> Outcome:
     from sliceworks.cli import load_cluster
     from sliceworks.cli.load_live import Live
+    from sliceworks.loadtest.ending import PROMPTS
     from sliceworks.loadtest.running import Run
 
     with Live(test.name, plan) as live:
         if test.spec.workers.where == "cluster":
             return await load_cluster.run(plan, place, test, live.show, interruptible)
-        return await interruptible(Run(plan, place, test.files, live.show, locust))
+        prompts = place / PROMPTS
+        run = Run(plan, place, test.files, live.show, locust, prompts=prompts if prompts.exists() else None)
+        return await interruptible(run)
 
 
 async def interruptible(run: Any) -> Outcome:
@@ -49,6 +81,20 @@ async def interruptible(run: Any) -> Outcome:
         loop.add_signal_handler(number, run.stop, "it was interrupted")
     outcome: Outcome = await run.run()
     return outcome
+
+
+def _store(place: Path, test: Test) -> None:
+    """Into a bucket too. What is here stays, whatever becomes of it there."""
+    from sliceworks.base.errors import SliceworksError
+    from sliceworks.loadtest import buckets, ending
+
+    target = f"{str(test.spec.results.bucket).rstrip('/')}/{place.name}"
+    try:
+        with progress.working(f"Storing in {target}"):
+            count = clock.run(buckets.store(ending.files(place), target, test.where.cloud()))
+    except SliceworksError as error:
+        raise SliceworksError(f"the run is in {place}, and could not be put into {target}: {error}", hint=error.hint) from error
+    progress.say(f"{count} files are in {target}")
 
 
 def _fresh(test: Test) -> Path:

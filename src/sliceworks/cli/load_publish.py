@@ -34,12 +34,10 @@ def publish(*, run: Path, twin: bool, timeout: float, output: str, **names: str)
     """
     from sliceworks.base import clock
     from sliceworks.cli import load_runs
-    from sliceworks.loadtest import results
     from sliceworks.loadtest.publishing import Place
 
-    load_runs.check_installed()
     place = Place(names["project"], names["topic"], names["dataset"], names["table"])
-    found = clock.run(_publish(run, results.load(run), place, twin=twin, timeout=timeout))
+    found = clock.run(_publish(run, load_runs.loaded(run), place, twin=twin, timeout=timeout))
     if output == "json":
         show_one(found, "json")
     else:

@@ -37,6 +37,12 @@ class Where:
 
         return connections.open_cluster(**self.at, namespace=self.namespace)
 
+    def cloud(self) -> dict[str, str]:
+        """The address and the token of the twin's cloud; nothing where Google's is meant."""
+        from sliceworks.cli import connections
+
+        return dict(zip(("endpoint", "token"), connections.twin_cloud(), strict=True)) if self.twin else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Test:
@@ -94,12 +100,19 @@ def check_installed() -> None:
         raise SliceworksError(f"load tests need {', '.join(missing)}", hint="pip install 'sliceworks[load]'")
 
 
+def loaded(folder: Path) -> dict[str, Any]:
+    """A run that came to its end."""
+    check_installed()
+    from sliceworks.loadtest import ending, results
+
+    if (folder / ending.NOTE).exists() and not (folder / results.RUN).exists():
+        raise InvalidDocument(f"the run in {folder} did not come to its end", hint=f"sliceworks load recover {folder}")
+    return results.load(folder)
+
+
 def rendered(folder: Path, form: str) -> str:
     """The report of a run."""
-    check_installed()
-    from sliceworks.loadtest import results
-
-    run = results.load(folder)
+    run = loaded(folder)
     if form == "json":
         import orjson
 
@@ -116,9 +129,7 @@ def rendered(folder: Path, form: str) -> str:
 
 def counted(folder: Path) -> tuple[float, float]:
     """The part of a run that counts, in seconds from its beginning."""
-    from sliceworks.loadtest import results
-
-    _, lasts, begins = _asked(results.load(folder))
+    _, lasts, begins = _asked(loaded(folder))
     return begins, lasts
 
 

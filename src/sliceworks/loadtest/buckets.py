@@ -32,6 +32,18 @@ async def fetch(place: str, file: Path, cloud: Mapping[str, Any]) -> Path:
     return file
 
 
+async def expect_room(place: str, cloud: Mapping[str, Any]) -> None:
+    """Whether results may be put below `gs://bucket/folder`: asked before a test, not after it."""
+    wanted, bucket = "storage.objects.create", storage.Place.of(f"{place.rstrip('/')}/x").bucket
+    try:
+        async with session(cloud) as opened:
+            found = await opened.call("GET", f"/storage/v1/b/{bucket}/iam/testPermissions", query={"permissions": wanted})
+    except (CloudError, Unreachable) as error:
+        raise InvalidDocument(f"results cannot be put there: {error.message}", place=place, hint=error.hint) from error
+    if wanted not in (found.get("permissions") or ()):
+        raise InvalidDocument(f"results cannot be put there: {wanted} is missing", place=place)
+
+
 async def store(files: Iterable[Path], place: str, cloud: Mapping[str, Any]) -> int:
     """Files as objects below `gs://bucket/folder`; how many there are."""
     count = 0

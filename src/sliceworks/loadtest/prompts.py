@@ -60,7 +60,7 @@ def load(source: Source | None, seed: int, folder: Path, text: bytes | None = No
         return Prompts(tuple(Prompt(each) for each in source.texts))
     if source.synthetic is not None:
         return Prompts(tuple(_made_up(source.synthetic, np.random.default_rng([seed, 7]))))
-    name = source.file or source.trace
+    name = source.source
     found = list(_lines(text if text is not None else _content(folder / name), name))
     if source.trace:
         return _trace(found, name, seed)

@@ -43,6 +43,7 @@ def judge(summary: Summary, plan: Plan, outcome: Outcome) -> list[str]:
         found.append(f"ended early: {outcome.stopped}")
     if outcome.lost_workers:
         found.append(f"senders that did not come to their end: {', '.join(map(str, outcome.lost_workers))}")
+    found += outcome.notes
     delivery = summary.delivery
     if delivery.share < spec.delivery.share:
         found.append(

@@ -6,6 +6,7 @@ the last whole row whatever became of the worker.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 from array import array
@@ -120,6 +121,7 @@ class Writer:
         self._worker = worker
         self._rows = (folder / f"{name}.rows").open("wb", buffering=0)
         self._pieces = (folder / f"{name}.pieces").open("wb", buffering=0)
+        fcntl.flock(self._rows, fcntl.LOCK_SH)  # whoever reads what a dead run left can see that it is still written to
         self._waiting, self._waiting_pieces = bytearray(), bytearray()
         self._written = 0
         self.problem = ""
@@ -188,6 +190,16 @@ def read(file: Path) -> tuple[NDArray[Any], NDArray[np.uint32]]:
     pieces = _whole(file.with_suffix(".pieces"), np.dtype("<u4"))
     there = rows["pieces_from"] + rows["pieces"] <= len(pieces)
     return (rows if there.all() else rows[there]), pieces
+
+
+def is_written_to(file: Path) -> bool:
+    """Whether a worker still has this file."""
+    with file.open("rb") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _whole(file: Path, dtype: np.dtype[Any]) -> NDArray[Any]:

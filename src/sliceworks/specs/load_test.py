@@ -11,6 +11,7 @@ from sliceworks.specs.gateway import Secret
 from sliceworks.specs.model import Metadata, Name, Seconds, Spec
 from sliceworks.specs.objectives import parse
 from sliceworks.specs.serving.parts import Image, Pool
+from sliceworks.specs.serving.parts import Place as Bucketed
 from sliceworks.specs.training import Amount
 
 Positive = Annotated[int, Field(ge=1)]
@@ -116,16 +117,24 @@ class Synthetic(Spec):
 class Prompts(Spec):
     """What is sent: lines of a file, made-up texts, or a trace with the moments at which its requests came."""
 
-    file: str = Field(default="", description="JSON lines: a text, or an object with a prompt or messages.")
+    file: str = Field(
+        default="", description="JSON lines: a text, or an object with a prompt or messages. Also gs://bucket/prompts.jsonl."
+    )
     field: str = Field(default="prompt", description="The field of the text.")
     order: Literal["as-written", "shuffled"] = "as-written"
     synthetic: Synthetic | None = None
     texts: list[str] = Field(default_factory=list)
     trace: str = Field(
-        default="", description="JSON lines with timestamp in ms, and prompt, or input_length and output_length in tokens."
+        default="",
+        description="JSON lines with timestamp in ms, and prompt, or input_length and output_length in tokens. Also gs://.",
     )
     turns: Positive = Field(default=1, description="Requests of one conversation, each with what was said before; a chat only.")
     think: Seconds = Field(default=0.0, description="From an answer to the next turn.")
+
+    @property
+    def source(self) -> str:
+        """The name of the file that they are in; nothing where they are in none."""
+        return self.file or self.trace
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -238,6 +247,7 @@ class Results(Spec):
     """Where results go."""
 
     folder: str = "load-tests"
+    bucket: Bucketed | None = Field(default=None, description="Also there, such as gs://bucket/load-tests: a folder for each run.")
 
 
 class LoadTestSpec(Spec):
