@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import signal
+import subprocess
 import sys
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -13,14 +15,16 @@ import orjson
 import pytest
 from tests.support.model_twins import model_twin
 
-from sliceworks.base import yamls
-from sliceworks.cli import main
+from sliceworks.base import clock, yamls
+from sliceworks.cli import connections, main
+from sliceworks.cloud import Session, Token
 from sliceworks.kube import open_client
 from sliceworks.kube.well_known import CONFIG_MAP, JOB, NETWORK_POLICY, POD, SECRET, SERVICE
 from sliceworks.rehearsal import homes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from sliceworks.kube import Client
 
@@ -106,17 +110,105 @@ def test_a_model_service_is_found_by_its_name(home: Path, tmp_path: Path, capsys
     assert found["summary"]["tokensOut"] == 60
 
 
+PODS = {"where": "cluster", "count": 2, "image": "load-worker:1", "cpu": "100m", "memory": "128Mi"}
+
+
+def in_cloud(method: str, path: str, content: bytes = b"") -> bytes:
+    """What the twin's cloud answers."""
+
+    async def ask() -> bytes:
+        address, token = connections.twin_cloud()
+        async with Session(address, Token(token)) as session:
+            return (await session.raw(method, path, content, {"content-type": "application/json"})).body
+
+    return asyncio.run(ask())
+
+
+def rows(folder: Path) -> list[tuple[Any, ...]]:
+    """How many requests each worker has, and how many are different."""
+    with duckdb.connect() as connection:
+        file = str(next((folder / "runs").iterdir()) / "requests.parquet")
+        query = "SELECT worker, count(*), count(DISTINCT number) FROM read_parquet($1) GROUP BY worker ORDER BY worker"
+        return connection.execute(query, [file]).fetchall()
+
+
 def test_pods_send_and_their_rows_come_back(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "prompts.jsonl").write_text('"one two"\n"three four five"\n')
-    workers = {"where": "cluster", "count": 2, "image": "load-worker:1", "cpu": "100m", "memory": "128Mi"}
-    target = {"modelService": {"file": str(home / "model.yaml")}}
-    file = document(tmp_path, workers=workers, target=target, prompts={"file": "prompts.jsonl"})
-    assert load(file) == 0, capsys.readouterr()
+    """Prompts come from a bucket, and results go into one."""
+    in_cloud("POST", "/storage/v1/b?project=p", b'{"name": "loads"}')
+    upload = "/upload/storage/v1/b/loads/o?uploadType=media&name=prompts/two.jsonl"
+    in_cloud("POST", upload, b'"one two"\n"three four five"\n')
+    target, prompts = {"modelService": {"file": str(home / "model.yaml")}}, {"file": "gs://loads/prompts/two.jsonl"}
+    kept = {"folder": str(tmp_path / "runs"), "bucket": "gs://loads/kept"}
+    assert load(document(tmp_path, workers=PODS, target=target, prompts=prompts, results=kept)) == 0, capsys.readouterr()
     found = orjson.loads(capsys.readouterr().out)
     assert (found["valid"], found["summary"]["succeeded"]) == (True, 20)
+    assert rows(tmp_path) == [(0, 10, 10), (1, 10, 10)]
+    assert left_behind() == []
     [folder] = (tmp_path / "runs").iterdir()
-    with duckdb.connect() as connection:
-        table = connection.read_parquet(str(folder / "requests.parquet"))
-        assert table.aggregate("worker, count(*)").order("worker").fetchall() == [(0, 10), (1, 10)]
-        assert table.aggregate("count(DISTINCT number), sum(pieces)").fetchall() == [(20, found["summary"]["tokensOut"])]
+    assert {each.name for each in folder.iterdir()} == {"run.json", "requests.parquet", "pieces.parquet"}
+    for file in folder.iterdir():
+        name = f"kept%2F{folder.name}%2F{file.name}"
+        assert in_cloud("GET", f"/storage/v1/b/loads/o/{name}?alt=media") == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"prompts": {"file": "gs://nowhere/x.jsonl"}}, "gs://nowhere/x.jsonl: cannot be read: "),
+        ({"results": {"bucket": "gs://nowhere/runs"}}, "gs://nowhere/runs: results cannot be put there: "),
+        ({"target": {"modelService": {"name": "chet"}}}, "there is no model service 'chet' in default\nhint: did you mean chat?"),
+        ({"model": "tinny"}, "chat does not serve 'tinny'"),
+        ({"api": "oip-infer"}, "spec: api oip-infer needs the field infer"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_starts(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict[str, Any], problem: str
+) -> None:
+    assert load(document(tmp_path, **{"workers": PODS, **fields})) in (1, 2)
+    assert problem in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+    assert left_behind() == []
+
+
+@contextmanager
+def under_way(folder: Path, count: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A test whose pods have begun to send, and some of whose rows are here."""
+    file = document(folder, workers={**PODS, "count": count}, stages=[{"constant": 20, "for": "6s"}])
+    command = [sys.executable, "-m", "sliceworks", "load", "run", "-f", str(file), "--twin", "-q"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as running:
+        found = (folder / "runs").glob
+        assert clock.wait_until(lambda: sum(each.stat().st_size > 880 for each in found("*/worker-*.rows")) == count, 90)
+        yield running
+
+
+def concluded(folder: Path) -> dict[str, Any]:
+    [file] = (folder / "runs").glob("*/run.json")
+    found: dict[str, Any] = orjson.loads(file.read_bytes())
+    return found
+
+
+def test_a_killed_pod_leaves_what_it_measured(home: Path, tmp_path: Path) -> None:
+    async def kill(client: Client) -> str:
+        pods = (await client.list_all(POD, "default", labels="sliceworks.dev/load-test")).items
+        name: str = next(each["metadata"]["name"] for each in pods if "-2-" in each["metadata"]["name"])
+        await client.delete(POD, name, "default", grace_period_seconds=0)
+        return name
+
+    with under_way(tmp_path, 2) as running:
+        name = on_cluster(kill)
+        assert running.wait(90) == 1
+    result = concluded(tmp_path)
+    assert any(each.startswith(f"sender 1: pod/{name} ") for each in result["problems"]), result["problems"]
+    counts = sorted(many for _, many, _ in rows(tmp_path))
+    assert 0 < counts[0] < counts[1] == 60
+    assert left_behind() == []
+
+
+def test_ctrl_c_keeps_what_was_measured_and_removes_the_pods(home: Path, tmp_path: Path) -> None:
+    with under_way(tmp_path, 1) as running:
+        running.send_signal(signal.SIGINT)
+        assert running.wait(90) == 1
+    result = concluded(tmp_path)
+    assert result["problems"][0] == "ended early: it was interrupted"
+    assert 0 < result["summary"]["succeeded"] < 120
     assert left_behind() == []
