@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import orjson
-from bench.environments import QUICK, Home, Sizes, measures
+import pytest
+from bench.environments import QUICK, Home, Sizes, further, measures
 from bench.measure.results import as_json
+from bench.measure.terraform import Meter
 
 from sliceworks.base.yamls import load_path
 from sliceworks.infra.checks import check
@@ -24,7 +27,7 @@ def test_the_last_line_has_ratios_and_goals() -> None:
         each.real.append(3.0)
         each.twin.append(2.0)
     told = orjson.loads(as_json(list(found.values())))
-    assert list(told) == ["check", "training", "apply", "plan"]
+    assert list(told) == ["check", "training", "apply", "plan", "terraform-apply", "terraform-plan"]
     assert all(each["ratio"] == 1.5 for each in told.values())
 
 
@@ -36,3 +39,19 @@ def test_many_pools_are_a_sound_environment(tmp_path: Path) -> None:
     assert check(found) == []
     pools = next(stage for stage in stages(found) if stage.name == "2-cluster").variables["pools"]
     assert len(pools) == 200
+
+
+def test_what_a_further_pool_costs_is_compared_below_and_above_the_middle() -> None:
+    few, many = further(Sizes((2, 50, 200)), [1.0, 1.48, 4.48])
+    assert few == pytest.approx(0.01)
+    assert many == pytest.approx(0.02)
+
+
+def test_terraforms_part_is_measured_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLICEWORKS_TERRAFORM", "/bin/true")
+    meter = Meter(tmp_path)
+    [program] = meter.install().values()
+    assert meter.seconds() == 0
+    assert subprocess.run([program, "plan"], check=False).returncode == 0
+    (tmp_path / "terraform-times").write_text("0m1.250s 0m0.250s\n1m0.500s 0m0.000s\n")
+    assert meter.seconds() == 62
