@@ -26,13 +26,15 @@ _RUN = """\
 ## What a run leaves
 
 A folder with `run.json`, everything that the report says; `requests.parquet`, a row for each request; `pieces.parquet`, a row for
-each piece of an answer; and `senders.log`. Moments are seconds from the beginning of the run. What did not happen is NULL.
+each piece of an answer; and `senders.log`. Moments are seconds from the beginning of the run. What did not happen is NULL. While a run goes on, and where it
+broke off, there are rows of its senders and `note.json` in place of these: `sliceworks load recover` makes the one from the other.
 
 | column | |
 | --- | --- |
 | `number` | of the schedule; requests of users have numbers from 2^40 on |
 | `intended`, `sent`, `first_byte`, `first_token`, `ended` | when it should have left, when it left, and what came back when |
-| `tokens_in`, `tokens_out` | as the server reports them |
+| `tokens_in`, `tokens_out` | as the server reports them, or counted with the tokenizer of `tokens` |
+| `counted` | whether the answer's tokens were counted and not reported; only with a tokenizer |
 | `pieces`, `bytes_out`, `bytes_in` | how many pieces and bytes |
 | `prompt`, `turn`, `phase`, `worker` | which prompt, which turn of a conversation, which phase of the test, which sender |
 | `status`, `failure` | the HTTP status, and what went wrong |

@@ -42,9 +42,13 @@ class Golden:
         behave: Mapping[int, str] | None = None,
         key: str = "",
         dies_after: int = 0,
+        text: str = "word ",
+        reports: bool = True,
     ) -> None:
         self.tokens, self.first, self.gap, self.stall = tokens, first, gap, stall
         self.behave = behave or {}
+        self.text, self.reports = text, reports
+        """What each piece says, and whether it reports how many tokens there were."""
         self.key, self.dies_after = key, dies_after
         """The only key that it takes, if any; and after how many requests it is gone, if ever."""
         self.seen: dict[int, Seen] = {}
@@ -116,7 +120,7 @@ class Golden:
             if piece:
                 await asyncio.sleep(self.gap)
             seen.pieces.append(clock.loop_time())
-            await answer.write(_event({"choices": [{"index": 0, "delta": {"content": "word "}}]}))
+            await answer.write(_event({"choices": [{"index": 0, "delta": {"content": self.text}}]}))
             if how == "slow":
                 await asyncio.sleep(3)
         if how == "cut":
@@ -127,7 +131,7 @@ class Golden:
         elif how == "reported":
             await answer.write(_event({"error": {"message": "out of memory"}}))
         usage = {"prompt_tokens": 3, "completion_tokens": self.tokens}
-        await answer.write(_event({"choices": [], "usage": usage}) + b"data: [DONE]\n\n")
+        await answer.write((_event({"choices": [], "usage": usage}) if self.reports else b"") + b"data: [DONE]\n\n")
         return answer
 
 

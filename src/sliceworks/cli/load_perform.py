@@ -28,13 +28,13 @@ def performed(test: Test, *, tags: dict[str, str] | None = None, locust: Locust 
 
     with tempfile.TemporaryDirectory() as aside:
         # 1. Everything that can be refused is refused before anything is made.
-        plan, prompts = _planned(test, Path(aside))
+        plan, fetched = _planned(test, Path(aside))
         place = _fresh(test)
         what = ending.Note(test.name, tags or {}, str(test.files), plan.url, test.spec.model_dump(by_alias=True))
         # 2. What the run is goes first: should all else fail, its rows can be put together later.
         with ending.noted(place, what):
-            if prompts is not None:
-                shutil.move(prompts, place / ending.PROMPTS)
+            for each in fetched:
+                shutil.move(each, place)
             outcome = clock.run(_run(plan, place, test, locust))
             # 3. From rows to results, here and where else they are wanted.
             with progress.working("Putting the rows together"):
@@ -44,19 +44,25 @@ def performed(test: Test, *, tags: dict[str, str] | None = None, locust: Locust 
     return found, place
 
 
-def _planned(test: Test, aside: Path) -> tuple[Plan, Path | None]:
-    """The plan, and where its prompts are if they came from a bucket."""
-    from sliceworks.loadtest import buckets, plans
-    from sliceworks.loadtest.ending import PROMPTS
+def _planned(test: Test, aside: Path) -> tuple[Plan, list[Path]]:
+    """The plan, and what came from buckets for it."""
+    from sliceworks.loadtest import buckets, counting, ending, plans
 
-    source, fetched = test.spec.prompts.source if test.spec.prompts else "", None
-    cloud = test.where.cloud() if buckets.is_place(source) or test.spec.results.bucket else {}
-    if buckets.is_place(source):
-        fetched = clock.run(buckets.fetch(source, aside / PROMPTS, cloud))
-    text = fetched.read_bytes() if fetched else None
-    plan = plans.make(test.spec, test.files, url=test.url, key=test.key, text=text)
-    if test.spec.results.bucket:
-        clock.run(buckets.expect_room(test.spec.results.bucket, cloud))
+    spec, fetched = test.spec, []
+    named = {
+        ending.PROMPTS: spec.prompts.source if spec.prompts else "",
+        ending.TOKENIZER: spec.tokens.tokenizer if spec.tokens else "",
+    }
+    distant = {name: place for name, place in named.items() if buckets.is_place(place)}
+    cloud = test.where.cloud() if distant or spec.results.bucket else {}
+    for name, place in distant.items():
+        fetched.append(clock.run(buckets.fetch(place, aside / name, cloud)))
+    text = (aside / ending.PROMPTS).read_bytes() if ending.PROMPTS in distant else None
+    plan = plans.make(spec, test.files, url=test.url, key=test.key, text=text)
+    if spec.tokens:
+        counting.tokenizer(ending.tokenizer_file(aside, spec.tokens, test.files))
+    if spec.results.bucket:
+        clock.run(buckets.expect_room(spec.results.bucket, cloud))
     return plan, fetched
 
 

@@ -16,7 +16,7 @@ import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import InvalidDocument, SliceworksError
-from sliceworks.loadtest import merging, plans, results, rows
+from sliceworks.loadtest import counting, merging, plans, results, rows
 from sliceworks.loadtest.running import TEST, Outcome
 from sliceworks.specs.load_test import LoadTestSpec
 
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sliceworks.loadtest.plans import Plan
+    from sliceworks.specs.load_test import Tokens
 
 NOTE = "note.json"
 PROMPTS = "prompts.jsonl"
 """In a run's folder while it runs: prompts that came from a bucket."""
+TOKENIZER = "tokenizer.json"
 _PATIENCE = 30.0
 BROKEN_OFF = "it broke off; this is what its senders had written by then"
 
@@ -78,13 +80,16 @@ def conclude(folder: Path, plan: Plan, outcome: Outcome) -> dict[str, Any]:
     try:
         if not _merged(folder):
             merging.merge(folder)
-        found = results.conclude(known.name, plan, outcome, folder, known.tags)
+        if plan.spec.tokens is not None:
+            counting.count(folder, plan.prompts, counting.tokenizer(tokenizer_file(folder, plan.spec.tokens, Path(known.files))))
+        who = counting.who_counted(folder)
+        found = results.conclude(known.name, plan, outcome, folder, known.tags, tokens=who)
     except (OSError, duckdb.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
         raise SliceworksError(
             f"the rows in {folder} cannot be put together: {why}", hint=f"make room, then: sliceworks load recover {folder}"
         ) from error
-    for each in (*(folder / name for name in (TEST, PROMPTS)), *folder.glob("worker-*.*"), folder / NOTE):
+    for each in (*(folder / name for name in (TEST, PROMPTS, TOKENIZER)), *folder.glob("worker-*.*"), folder / NOTE):
         with suppress(OSError):
             each.unlink()
     return found
@@ -102,6 +107,12 @@ def recover(folder: Path) -> dict[str, Any]:
         text = fetched.read_bytes() if fetched.exists() else None
         plan = plans.make(spec, Path(known.files), url=known.url, key="", text=text)
         return conclude(folder, plan, Outcome(_began(folder), BROKEN_OFF, ()))
+
+
+def tokenizer_file(folder: Path, wanted: Tokens, files: Path) -> Path:
+    """Where the tokenizer is: in the run's folder, where it came from a bucket."""
+    fetched = folder / TOKENIZER
+    return fetched if fetched.exists() else files / Path(wanted.tokenizer).expanduser()
 
 
 def unfinished(folder: Path) -> list[Path]:

@@ -24,6 +24,8 @@ _TEXT = (
     "time water house story light river garden paper table music window letter road hand winter bread stone bird ship cloud field"
 )
 _WORDS = tuple(_TEXT.split())
+NUDGE = "Go on."
+"""What a user says after an answer, so that a conversation has another turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 def ask(folder: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Columns and rows. The tables are read-only, and nothing but the runs can be read."""
-    runs = sorted(each.parent.resolve() for each in folder.glob(f"*/{REQUESTS}"))
+    runs = sorted(each.parent.resolve() for each in folder.glob(f"*/{RUN}"))
     if not runs:
         raise SliceworksError(f"there are no runs in {folder}", hint="sliceworks load run -f test.yaml makes one")
     with duckdb.connect() as connection:
         for table, file in (("requests", REQUESTS), ("pieces", PIECES)):
             _load(connection, table, [each / file for each in runs])
-        _load_runs(connection, [each / RUN for each in runs if (each / RUN).exists()])
+        _load_runs(connection, [each / RUN for each in runs])
         # From here on the query sees these tables and nothing of the machine.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -35,7 +35,7 @@ def ask(folder: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
 
 def _load(connection: duckdb.DuckDBPyConnection, table: str, files: list[Path]) -> None:
     parts = (f"SELECT '{_quoted(each.parent.name)}' AS run, * FROM read_parquet('{_quoted(str(each))}')" for each in files)
-    connection.execute(f"CREATE TABLE {table} AS {' UNION ALL '.join(parts)}")
+    connection.execute(f"CREATE TABLE {table} AS {' UNION ALL BY NAME '.join(parts)}")
 
 
 def _load_runs(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> None:

@@ -70,7 +70,9 @@ def keeps(objective: Objective, summary: Summary) -> Kept:
     return Kept(objective.text, spread.at(objective.quantile), spread.at(objective.quantile) < objective.limit)
 
 
-def conclude(name: str, plan: Plan, outcome: Outcome, folder: Path, tags: dict[str, str]) -> Data:
+def conclude(
+    name: str, plan: Plan, outcome: Outcome, folder: Path, tags: dict[str, str], *, tokens: dict[str, int] | None = None
+) -> Data:
     """Work out everything, and write it down."""
     spec, schedule = plan.spec, plan.schedule
     objectives = tuple(map(parse, spec.slo))
@@ -94,6 +96,7 @@ def conclude(name: str, plan: Plan, outcome: Outcome, folder: Path, tags: dict[s
         "kept": all(each.kept for each in kept),
         "summary": _data(whole),
         "phases": parts,
+        "tokens": tokens or {},
         "spec": spec.model_dump(by_alias=True, exclude_defaults=True),
         "url": plan.url,
     }

@@ -243,6 +243,14 @@ class Workers(Spec):
         return self
 
 
+class Tokens(Spec):
+    """How tokens are counted where the server does not report them."""
+
+    tokenizer: str = Field(
+        description="The model's tokenizer.json, here or at gs://. Answers are kept until they have been counted, and no longer."
+    )
+
+
 class Results(Spec):
     """Where results go."""
 
@@ -267,6 +275,7 @@ class LoadTestSpec(Spec):
     stop: StopRule = StopRule()
     delivery: Delivery = Delivery()
     times: Times = Times()
+    tokens: Tokens | None = Field(default=None, description="Without it, a server that reports none has its pieces counted.")
     workers: Workers = Workers()
     tags: dict[str, str] = Field(default_factory=dict)
     results: Results = Results()

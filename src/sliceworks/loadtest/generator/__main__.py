@@ -118,8 +118,7 @@ def _follow(job: Job, runner: Any) -> int:
             if not said_when:
                 said_when = True
                 _say({"begins": job.begins})
-            job.writer.flush()
-            _say({**job.worker.tally.told(), "problem": job.writer.problem})
+            _say({**job.worker.tally.told(), "problem": job.flush()})
         if stopping.ready():
             if job.worker is not None:
                 job.worker.stop(GRACE)

@@ -16,11 +16,13 @@ from locust.exception import StopUser
 from sliceworks.loadtest.generator.pacing import Watch
 from sliceworks.loadtest.generator.worker import Worker
 from sliceworks.loadtest.rows import WORDS, Failure, Writer
+from sliceworks.loadtest.texts import Said, TextWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sliceworks.loadtest.generator.answers import Answer
+    from sliceworks.loadtest.generator.worker import Heard
     from sliceworks.loadtest.plans import Plan
     from sliceworks.loadtest.rows import Record
 
@@ -38,6 +40,8 @@ class Job:
         self.begins = 0
         """Nanoseconds of the wall clock."""
         self.worker: Worker | None = None
+        self.texts: TextWriter | None = None
+        """Answers, where their tokens are to be counted."""
         self.done = Event()
         self.finished = False
         """Whether it came to its own end: Locust ends a worker whose master is gone."""
@@ -48,19 +52,36 @@ class Job:
         try:
             with Writer(self.folder, f"worker-{index}", index) as self.writer:
                 watch = Watch(self.begins)
-                self.worker = Worker(
-                    self.plan,
-                    self.writer,
-                    watch,
-                    index=index,
-                    workers=self.workers,
-                    # Counting for pages and files that nobody asked for would cost as much as sending.
-                    heard=(lambda *end: self._tell(environment, *end)) if self.csv or self.web else None,
-                )
+                heard = self._listeners(environment, f"worker-{index}")
+                self.worker = Worker(self.plan, self.writer, watch, index=index, workers=self.workers, heard=heard)
                 self.worker.run()
             self.finished = True
         finally:
+            if self.texts is not None:
+                self.texts.close()
             self.done.set()
+
+    def flush(self) -> str:
+        """Hand everything that was measured to the system; why that does not go, if it does not."""
+        self.writer.flush()
+        if self.texts is not None:
+            self.texts.flush()
+        return self.writer.problem or (self.texts.problem if self.texts is not None else "")
+
+    def _listeners(self, environment: Any, name: str) -> Heard | None:
+        """Who is told of each answer: nobody, where nobody asked. Counting for pages would cost as much as sending."""
+        shown = self.csv or self.web
+        if self.plan.spec.tokens is None:
+            return (lambda record, answer: self._tell(environment, record, answer)) if shown else None
+        texts = self.texts = TextWriter(self.folder, name)
+
+        def heard(record: Record, answer: Answer) -> None:
+            if answer.texts and min(record.tokens_in, record.tokens_out) < 0:
+                texts.add(Said(record.number, record.turn, answer.text))
+            if shown:
+                self._tell(environment, record, answer)
+
+        return heard
 
     def _tell(self, environment: Any, record: Record, _answer: Answer) -> None:
         environment.events.request.fire(

@@ -12,6 +12,7 @@ from sliceworks.loadtest.generator.apis import api_of
 from sliceworks.loadtest.generator.pacing import FAR, Pacer, undisturbed
 from sliceworks.loadtest.generator.tally import Tally
 from sliceworks.loadtest.generator.wire import Wire
+from sliceworks.loadtest.prompts import NUDGE
 from sliceworks.loadtest.rows import USERS_FROM, Failure, Record
 
 if TYPE_CHECKING:
@@ -173,5 +174,5 @@ class Worker:
 
 def _go_on(prompt: Prompt, said: str) -> Prompt:
     """The next turn of a conversation: all that was said, and a nudge."""
-    more: tuple[dict[str, Any], ...] = ({"role": "assistant", "content": said}, {"role": "user", "content": "Go on."})
+    more: tuple[dict[str, Any], ...] = ({"role": "assistant", "content": said}, {"role": "user", "content": NUDGE})
     return replace(prompt, messages=(*prompt.chat(), *more))

@@ -52,9 +52,23 @@ def facts(run: dict[str, Any]) -> list[tuple[str, str]]:
         ("throughput", f"{summary['requestsPerSecond']:,.1f} requests/s, {summary['tokensOutPerSecond']:,.0f} tokens/s out"),
         ("errors", f"{summary['errorRate']:.2%}" + "".join(f", {many:,} × {kind}" for kind, many in summary["failures"].items())),
     ]
+    if counted := tokens(run.get("tokens") or {}):
+        found.append(("tokens", counted))
     if run["objectives"]:
         found.insert(3, ("goodput", f"{summary['goodput']:,.1f} requests/s within all objectives"))
     return found
+
+
+def tokens(who: dict[str, int]) -> str:
+    """Who counted them; nothing where there were no answers, or where a run does not say."""
+    known = [
+        f"{many:,} answers {how}"
+        for key, how in (("server", "as the server reports"), ("tokenizer", "counted with the tokenizer"))
+        if (many := who.get(key, 0))
+    ]
+    if nobody := who.get("nobody", 0):
+        known.append(f"{nobody:,} answers in chunks, not tokens: the server reports none")
+    return "; ".join(known)
 
 
 def objective(each: dict[str, Any]) -> str:
