@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
     from sliceworks.cloud import Container
     from sliceworks.console.nodes import Child
-    from sliceworks.console.world import Changes, World
+    from sliceworks.console.world import Changes, Feed, World
     from sliceworks.kube.resources import Resource
 
 _REDRAW_EVERY = 0.25  # seconds: nobody reads faster
 _AGES_EVERY = 5.0
+_SHARE = 8  # an eighth of the time is spent on drawing one page at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,28 @@ class Console:
     allow_changes: bool = False
     container: Container | None = None
     folder: Path = field(default_factory=Path)
+
+
+class _Pace:
+    """When a page is drawn again: after changes, but never so often that drawing takes more than a part of the time."""
+
+    def __init__(self, feed: Feed, redraw: Callable[[Changes], None], ages: float) -> None:
+        self._feed, self._redraw, self._ages = feed, redraw, ages
+        self._drawn, self._pause = 0.0, 0.0
+
+    def look(self) -> None:
+        """Draw, if there is a reason."""
+        waited = clock.loop_time() - self._drawn
+        if waited < self._pause:
+            return
+        changes = self._feed.take()
+        if changes or waited >= self._ages:
+            self.draw(changes)
+
+    def draw(self, changes: Changes) -> None:
+        began = clock.effort()
+        self._redraw(changes)
+        self._drawn, self._pause = clock.loop_time(), _SHARE * (clock.effort() - began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +80,19 @@ class Here:
         *resources: Resource,
         on_act: Callable[[str], Any] | None = None,
         on_field: Callable[[str, str], Any] | None = None,
+        ages: float = _AGES_EVERY,
     ) -> Tree:
         """Show what `draw` makes of the world, and keep it current while these kinds change."""
         tree = Tree(on_act=on_act, on_field=on_field)
-        self.live(lambda _changes: tree.show(draw()), *resources)
+        self.live(lambda _changes: tree.show(draw()), *resources, ages=ages)
         return tree
 
     def live(self, redraw: Callable[[Changes], None], *resources: Resource, ages: float = _AGES_EVERY) -> None:
         """Draw now, then whenever one of these kinds has changed, four times a second at most; and for the sake of ages every few
         seconds. `redraw` is told which objects have changed."""
-        feed = self.world.feed(*resources)
-        redraw({})
-        drawn = clock.loop_time()
-
-        def look() -> None:
-            nonlocal drawn
-            changes = feed.take()
-            if changes or clock.loop_time() - drawn >= ages:
-                drawn = clock.loop_time()
-                redraw(changes)
-
-        ui.timer(_REDRAW_EVERY, look)
+        pace = _Pace(self.world.feed(*resources), redraw, ages)
+        pace.draw({})
+        ui.timer(_REDRAW_EVERY, pace.look, immediate=False)
 
     async def change(self, action: Callable[[], Awaitable[object]], done: str) -> bool:
         """Do something to the cluster and say that it is done, or why it is not. A console without --allow-changes refuses."""

@@ -88,6 +88,12 @@ def icon(name: str) -> Node:
     return el("i", name, cls="q-icon material-icons", aria_hidden="true")
 
 
+def prose(text: str) -> list[Node]:
+    """Words with commands in them: what stands between back quotes is code."""
+    parts = text.split("`")
+    return [el("code", part) if number % 2 else part for number, part in enumerate(parts) if part]
+
+
 def button(text: str, act: str, *, kind: str = "", **more: str) -> Node:
     """What is pressed: `act` is told to the page. `kind` is main, danger or quiet."""
     return el("button", text, cls=f"plain-button {kind}".rstrip(), type="button", data_act=act, **more)

@@ -43,6 +43,7 @@ _LOOK_EVERY = 2.0  # seconds between looks whether the cluster still answers
 _PATIENCE = 5.0
 _REMEMBERED = 10_000  # changes of a kind: a page that looks four times a second never falls behind so far
 _RECKON_EVERY = 0.5  # seconds between two reckonings of one view, whoever asks
+_SHARE = 10  # a view that takes long is reckoned less often: a tenth of the time is spent on it at most
 
 
 class Table:
@@ -130,6 +131,7 @@ class World:
         self._informers = Informers(client, transform=slim)
         self._tables: dict[Resource, Table] = {}
         self._views: dict[object, tuple[float, tuple[int, ...], Any]] = {}
+        self._kept: dict[object, Any] = {}
         self._ledgers: dict[tuple[Resource, object], Ledger[Any]] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -166,11 +168,20 @@ class World:
         versions = tuple(self.table(each).version for each in resources)
         moment = clock.loop_time()
         known = self._views.get(view)
-        if known is not None and (known[1] == versions or moment - known[0] < _RECKON_EVERY):
+        if known is not None and (known[1] == versions or moment < known[0]):
             made: T = known[2]
             return made
+        began = clock.effort()
         made = view(self)
-        self._views[view] = (moment, versions, made)
+        pause = max(_RECKON_EVERY, _SHARE * (clock.effort() - began))
+        self._views[view] = (moment + pause, versions, made)
+        return made
+
+    def kept(self, make: Callable[[World], T]) -> T:
+        """Something that is made once for a world and shared by all pages."""
+        if make not in self._kept:
+            self._kept[make] = make(self)
+        made: T = self._kept[make]
         return made
 
     def ledger(self, resource: Resource, make: Callable[[Object], T]) -> Ledger[T]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.console.kinds import CLUSTER_QUEUES, JOBSETS, NAMESPACES
-from sliceworks.console.nodes import amount_of, el, empty, heading, legend, link, meter, panel, state, table
+from sliceworks.console.nodes import amount_of, el, empty, heading, legend, link, meter, panel, prose, state, table
 from sliceworks.console.registry import page_of
 from sliceworks.console.views import whys
 from sliceworks.console.views.queues import KINDS, queues
@@ -84,7 +84,7 @@ def _waiting(queue: Queue, now: datetime) -> Node:
                 each.team,
                 str(each.priority),
                 ago(each.since, now),
-                el("span", each.why, cls="breaks"),
+                el("span", prose(each.why), cls="breaks"),
             ),
         )
         for each in queue.first

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.console.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from sliceworks.console.views.teams import team_of
-from sliceworks.console.views.whys import why
+from sliceworks.console.views.whys import Whys
 from sliceworks.console.views.work import work_row
 from sliceworks.training.standing import standings
 
@@ -67,6 +67,7 @@ def queues(world: World) -> tuple[Queue, ...]:
     """All queues, those in which most wait first."""
     found = standings(world.table(CLUSTER_QUEUES).all(), world.table(LOCAL_QUEUES).all(), ())
     lines = _lines(world, found)
+    world.kept(Whys).begin()
     every = [_queue(world, each, lines[each.name]) for each in found]
     return tuple(sorted(every, key=lambda each: (each.cohort, -each.waiting, each.name)))
 
@@ -88,7 +89,7 @@ def _lines(world: World, found: list[Standing]) -> dict[str, list[Key]]:
 def _queue(world: World, found: Standing, line: list[Key]) -> Queue:
     teams = team_of(world)
     quotas = [
-        Quota(each.flavor, each.resource, float(each.quota), float(each.used), float(each.borrowed), float(each.lent))
+        Quota(each.flavor, each.resource, float(each.quota), float(each.used), float(each.borrowed), float(round(each.lent)))
         for each in found.holdings
     ]
     return Queue(
@@ -110,7 +111,7 @@ def _first(world: World, line: list[Key]) -> tuple[Waiter, ...]:
     found = []
     for place, (key, workload) in enumerate(zip(line, head, strict=False)):
         row = rows[key]
-        words = why(world, workload, place, head)
+        words = world.kept(Whys).words(workload, place, head)
         team = teams.get(row.namespace, row.namespace)
         found.append(Waiter(place + 1, row.namespace, row.job, team, row.priority, row.since, words))
     return tuple(found)

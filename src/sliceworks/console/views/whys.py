@@ -1,9 +1,10 @@
-"""Why a job waits, in words, from what the console has read already: `train why` for whole queues. Pure."""
+"""Why jobs wait, in words, from what the console has read already: `train why` for whole queues. Reads nothing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base import clock
 from sliceworks.console.kinds import (
     CHECKS,
     CLUSTER_QUEUES,
@@ -12,11 +13,12 @@ from sliceworks.console.kinds import (
     JOBSETS,
     LOCAL_QUEUES,
     NAMESPACES,
-    WORKLOADS,
 )
-from sliceworks.training.why import kinds, quota
+from sliceworks.training.states import condition
+from sliceworks.training.why import kinds as why_kinds
+from sliceworks.training.why import quota
 from sliceworks.training.why.evidence import Evidence
-from sliceworks.training.why.explain import explain
+from sliceworks.training.why.explain import causes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,19 +28,48 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 KINDS = (CHECKS, COHORTS, FLAVORS)
 _HEAD = 6
-_HOLDERS = 40  # of so many it is looked at what they hold: who has what is for the job's own page
+_AT_ONCE = 0.06  # seconds spent on answers for one page
+_GOOD_FOR = 15.0
+_MOST = 2_000
 
 
-def why(world: World, workload: Object, place: int, line: Sequence[Object]) -> str:
-    """The first cause in our words; what Kueue says where the job itself is not known."""
+class Whys:
+    """Answers for those at the heads of the queues. Each is good for a while: what everybody waits for changes all the time, why a
+    job waits does not."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._known: dict[str, tuple[float, int, str]] = {}
+        self._until = 0.0
+
+    def begin(self) -> None:
+        """A page is made: so long may be spent on answers for it."""
+        self._until = clock.effort() + _AT_ONCE
+        if len(self._known) > _MOST:
+            self._known.clear()
+
+    def words(self, workload: Object, place: int, line: Sequence[Object]) -> str:
+        """The first cause in our words. What Kueue says, as long as there was no time for more."""
+        uid, moment = workload["metadata"]["uid"], clock.loop_time()
+        good_until, at, words = self._known.get(uid, (0.0, -1, ""))
+        if moment < good_until and at == place:
+            return words
+        if clock.effort() > self._until:
+            return words or condition(workload, "QuotaReserved").get("message", "")
+        words = _why(self._world, workload, place, line)
+        self._known[uid] = (moment + _GOOD_FOR, place, words)
+        return words
+
+
+def _why(world: World, workload: Object, place: int, line: Sequence[Object]) -> str:
+    """The first cause; what Kueue says where the job itself is not known."""
     metadata = workload["metadata"]
     jobset = next((found for each in metadata.get("ownerReferences") or () if (found := _jobset(world, metadata, each))), None)
     if jobset is None:
-        conditions = (workload.get("status") or {}).get("conditions") or ()
-        return next((str(each.get("message", "")) for each in conditions if each["type"] == "QuotaReserved"), "")
-    causes = explain(_evidence(world, jobset, workload, place, line)).causes
+        return str(condition(workload, "QuotaReserved").get("message", ""))
+    every = causes(_evidence(world, jobset, workload, place, line))
     # Who is ahead is seen in the line itself.
-    return next((each.words for each in causes if each.kind != kinds.BEHIND), "Those before it come first.")
+    return next((each.words for each in every if each.kind != why_kinds.BEHIND), "Those before it come first.")
 
 
 def _jobset(world: World, metadata: Object, owner: Object) -> Object | None:
@@ -64,7 +95,8 @@ def _evidence(world: World, jobset: Object, workload: Object, place: int, line: 
         home=world.table(NAMESPACES).get(namespace),
         place=place,
         head=tuple(line[:_HEAD]),
-        holders=_holders(world, shared),
+        # Who has what they wait for is told on the job's own page.
+        all_holders=False,
     )
 
 
@@ -77,10 +109,3 @@ def _cohort(world: World, queue: Object | None) -> tuple[tuple[Object, ...], tup
     tree = quota.tree(name, every)
     queues = tuple(each for each in world.table(CLUSTER_QUEUES).all() if quota.cohort_of(each) in tree)
     return queues or (queue,), tuple(each for each in every if each["metadata"]["name"] in tree)
-
-
-def _holders(world: World, queues: tuple[Object, ...]) -> tuple[Object, ...]:
-    found: list[Object] = []
-    for each in queues:
-        found += world.table(WORKLOADS).store.by_index("holds", each["metadata"]["name"])[:_HOLDERS]
-    return tuple(found[:_HOLDERS])

@@ -32,14 +32,14 @@ _IN_LINE = (
 
 def explain(evidence: Evidence) -> Answer:
     """Say why a job is where it is. There is always at least one cause: what runs well has that for its cause."""
-    causes = tuple(_causes(evidence))
-    waits = any(each.kind in _IN_LINE for each in causes)
+    found = tuple(causes(evidence))
+    waits = any(each.kind in _IN_LINE for each in found)
     return Answer(
         evidence.namespace,
         evidence.name,
         states.state(evidence.jobset),
-        f"{evidence.name} {causes[0].kind.title}.",
-        causes,
+        f"{evidence.name} {found[0].kind.title}.",
+        found,
         line.ahead(evidence) if waits else None,
         line.releases(evidence) if waits and evidence.cluster_queue is not None else (),
         tuple(_progress(evidence)),
@@ -47,7 +47,8 @@ def explain(evidence: Evidence) -> Answer:
     )
 
 
-def _causes(evidence: Evidence) -> list[Cause]:
+def causes(evidence: Evidence) -> list[Cause]:
+    """What is in the way, the first thing first, without who is ahead and what would free capacity."""
     for layer in (jobset.ended, jobset.stopped, _queued, _placed):
         if found := list(layer(evidence)):
             return found
