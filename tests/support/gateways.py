@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
+from sliceworks.base.http.server import Limits
 from sliceworks.serving.gateway.echo import server as echo_server
 from sliceworks.serving.gateway.echo.engine import Settings
-from sliceworks.serving.gateway.http.server import Limits
 from sliceworks.serving.gateway.program import Program
 from sliceworks.specs.gateway import GatewaySpec
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from sliceworks.base.http.server import Server
     from sliceworks.serving.gateway.echo.engine import Engine
-    from sliceworks.serving.gateway.http.server import Server
 
 LIMITS = Limits(request=1.0, upload=3.0, idle=3.0, stalled=1.0, quiet=0.02, sweep=0.05)
 

@@ -29,7 +29,7 @@ def number_of(transport: asyncio.BaseTransport) -> int:
     return int(plain.fileno()) if plain else -1
 
 
-def put(transport: asyncio.WriteTransport, number: int, data: bytes) -> None:
+def put(transport: asyncio.WriteTransport, number: int, data: bytes | memoryview) -> None:
     """Write at once, while uvloop would gather what is written until everything that came has been read.
 
     The socket is the transport's own until that is closing. What does not fit, and what goes wrong, is left to the transport.

@@ -10,8 +10,8 @@ import pytest
 from tests.support.gateways import ask, chat, upstream
 
 from sliceworks.base import clock
+from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway.echo.engine import Engine, Settings
-from sliceworks.serving.gateway.refusals import Refusal
 
 
 def test_the_same_seed_fails_the_same_requests() -> None:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway import peek as peeking
 from sliceworks.serving.gateway.peek import capped, peek, renamed, tokens_asked
-from sliceworks.serving.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
     import random

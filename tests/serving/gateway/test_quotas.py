@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sliceworks.base import clock
+from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway.quotas import Bucket, Budget, Quota
-from sliceworks.serving.gateway.refusals import Refusal
 from sliceworks.specs.gateway import Rate
 
 

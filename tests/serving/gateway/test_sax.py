@@ -10,7 +10,7 @@ import pytest
 from tests.support.gateways import Client, ask, chat, document, gateway, until
 
 from sliceworks.base import clock
-from sliceworks.serving.gateway.refusals import Refusal
+from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway.sax import Saxes, Standing
 
 if TYPE_CHECKING:

@@ -262,7 +262,7 @@ def test_the_log_keeps_secrets(shared: Twin, caplog: pytest.LogCaptureFixture, m
     assert shared.cluster.token not in caplog.text
 
 
-def test_a_handler_that_fails_ends_its_connection_alone(made: certificates.Certificates, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_that_fails_is_answered_for(made: certificates.Certificates, caplog: pytest.LogCaptureFixture) -> None:
     async def fails(request: Request, user: User | None) -> Response:
         if request.path == "/fail":
             raise RuntimeError("a fault of ours")
@@ -270,7 +270,9 @@ def test_a_handler_that_fails_ends_its_connection_alone(made: certificates.Certi
 
     with serving(fails, made) as running, running.connect() as other:
         with running.connect() as client:
-            assert client.get("/fail?token=secret").gone()
+            answer = client.get("/fail?token=secret").answer()
+            assert (answer.status, answer.json["reason"]) == (500, "InternalError")
+            assert "a fault" not in answer.json["message"]
         assert other.get("/").answer().status == 200
-    assert "a connection failed" in caplog.text
+    assert "a request failed" in caplog.text
     assert "secret" not in caplog.text

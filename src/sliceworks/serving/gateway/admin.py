@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.http.messages import JSON
+from sliceworks.base.http.refusals import Refusal
+from sliceworks.base.http.server import Application
 from sliceworks.serving.gateway import shapes
-from sliceworks.serving.gateway.http.messages import JSON
 from sliceworks.serving.gateway.keys import digest_of, sent_key
 from sliceworks.serving.gateway.publishing import PUBLISHING, publishing
-from sliceworks.serving.gateway.refusals import Refusal, no_key, no_route, wrong_method
+from sliceworks.serving.gateway.refusals import no_key, no_route, wrong_method
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.program import Program
 
 _PROBES = frozenset({"/healthz", "/readyz"})
@@ -36,7 +38,7 @@ _ROUTES = {
 _NUMBERS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
-class Admin:
+class Admin(Application):
     """What the admin port serves."""
 
     def __init__(self, program: Program) -> None:
@@ -105,6 +107,6 @@ class Admin:
         told = {"draining": application.draining, "underWay": application.relay.under_way, "problem": self._program.problem}
         return {**told, "models": models}
 
-    def refuse(self, path: str, refusal: Refusal) -> bytes:
+    def refuse(self, path: str, refusal: Refusal, reply: Reply) -> None:
         """In the words of the path."""
-        return shapes.of(path, refusal)
+        shapes.send(path, refusal, reply)

@@ -8,18 +8,20 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Protocol, cast
 
+from sliceworks.base.http.refusals import Refusal
+from sliceworks.base.http.server import Application as HttpApplication
 from sliceworks.serving.gateway import shapes, usage
 from sliceworks.serving.gateway.measures import Measures
-from sliceworks.serving.gateway.refusals import Refusal, no_route, unknown_model, wrong_method
+from sliceworks.serving.gateway.refusals import no_route, unknown_model, wrong_method
 from sliceworks.serving.gateway.relay import Interrupted, Relay
 from sliceworks.serving.gateway.sax import Saxes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.calls import Call, Served
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.state import State
     from sliceworks.serving.gateway.tracing import Tracer
@@ -43,7 +45,7 @@ class Face(Protocol):
         ...
 
 
-class Application:
+class Application(HttpApplication):
     """What the gateway's own port serves. `state` is replaced as a whole when the document changes."""
 
     def __init__(self, state: State, measures: Measures | None = None, tracer: Tracer | None = None) -> None:
@@ -93,9 +95,9 @@ class Application:
         _, face = self._route(request.method, request.path)
         await face.answer(request, reply, cast("Caller", request.who))
 
-    def refuse(self, path: str, refusal: Refusal) -> bytes:
+    def refuse(self, path: str, refusal: Refusal, reply: Reply) -> None:
         """A Refusal in the words of its route."""
-        return shapes.of(path, refusal)
+        shapes.send(path, refusal, reply)
 
     # What faces ask.
 

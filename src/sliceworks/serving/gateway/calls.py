@@ -9,11 +9,11 @@ from sliceworks.serving.gateway import shapes
 from sliceworks.serving.gateway.usage import Meter
 
 if TYPE_CHECKING:
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.refusals import Refusal
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.quotas import Quota
-    from sliceworks.serving.gateway.refusals import Refusal
     from sliceworks.serving.gateway.servers import Group, Server
     from sliceworks.specs.gateway import Model, Timeouts
 

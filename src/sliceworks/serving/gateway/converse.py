@@ -6,22 +6,23 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.http.messages import EVENTS, JSON
+from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway import talking
 from sliceworks.serving.gateway.calls import Call
 from sliceworks.serving.gateway.forms import DONE, Form
-from sliceworks.serving.gateway.http.messages import EVENTS, JSON
 from sliceworks.serving.gateway.http.upstream import Broken, Late
 from sliceworks.serving.gateway.peek import parse, tokens_asked
-from sliceworks.serving.gateway.refusals import Refusal, broken_backend, slow_backend, too_many_tokens
+from sliceworks.serving.gateway.refusals import broken_backend, slow_backend, too_many_tokens
 from sliceworks.serving.gateway.relay import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.app import Application
     from sliceworks.serving.gateway.calls import Served
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.servers import Server
 

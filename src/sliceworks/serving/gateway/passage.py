@@ -12,8 +12,9 @@ import grpc
 import grpc.aio
 
 import sliceworks
+from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving.gateway import wire
-from sliceworks.serving.gateway.refusals import Refusal, malformed, no_backend, unknown_model
+from sliceworks.serving.gateway.refusals import no_backend, unknown_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

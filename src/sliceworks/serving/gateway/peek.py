@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from sliceworks.serving.gateway.refusals import malformed
+from sliceworks.base.http.refusals import malformed
 
 _FIELD = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"([^"\\]*)"')
 _TOKEN, _ESCAPED = b'"model"', b"\\u00"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, collector, memory
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.http.server import Limits, Server
 from sliceworks.serving.gateway.admin import Admin
 from sliceworks.serving.gateway.app import Application
 from sliceworks.serving.gateway.gauges import watch
 from sliceworks.serving.gateway.health import HealthChecks
-from sliceworks.serving.gateway.http.server import Limits, Server
 from sliceworks.serving.gateway.state import State, load_certificate, read_document, secret_files, tls_context
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
+from sliceworks.base.http.refusals import malformed
 from sliceworks.serving.gateway.peek import parse
-from sliceworks.serving.gateway.refusals import malformed
 
 if TYPE_CHECKING:
-    from sliceworks.serving.gateway.http.messages import Request
+    from sliceworks.base.http.messages import Request
     from sliceworks.serving.gateway.sax import Saxes
 
 PUBLISHING = frozenset({"/publish", "/update", "/unpublish"})

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
+from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway import usage
 from sliceworks.serving.gateway.calls import passed_back, request_head
 from sliceworks.serving.gateway.hedging import Race
 from sliceworks.serving.gateway.http.upstream import FIRST, WHOLE, Broken, Exchange, Late
-from sliceworks.serving.gateway.refusals import Refusal, broken_backend, slow_backend
+from sliceworks.serving.gateway.refusals import broken_backend, slow_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

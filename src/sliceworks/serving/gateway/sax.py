@@ -14,7 +14,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sliceworks.serving.gateway.refusals import Refusal
+from sliceworks.base.http.refusals import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

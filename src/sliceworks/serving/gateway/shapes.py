@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from sliceworks.base.http.messages import JSON
+
 if TYPE_CHECKING:
-    from sliceworks.serving.gateway.refusals import Refusal
+    from sliceworks.base.http.refusals import Refusal
+    from sliceworks.base.http.reply import Reply
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -35,6 +38,11 @@ def of(path: str, refusal: Refusal) -> bytes:
     if path.startswith("/v1/") and path != "/v1/generate":
         return openai(refusal)
     return detail(refusal) if path in DETAILED else openai(refusal)
+
+
+def send(path: str, refusal: Refusal, reply: Reply) -> None:
+    """Say no in the words of a path."""
+    reply.send(refusal.status, [JSON, *refusal.headers], of(path, refusal))
 
 
 DETAILED = frozenset({"/v1/generate", "/generate", "/score", "/listcell", "/publish", "/update", "/unpublish"})

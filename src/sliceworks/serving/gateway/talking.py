@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving import asking
 from sliceworks.serving.gateway.http.upstream import FIRST, Exchange
-from sliceworks.serving.gateway.refusals import Refusal, broken_backend
+from sliceworks.serving.gateway.refusals import broken_backend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

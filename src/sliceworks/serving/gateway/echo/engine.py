@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway.echo.wheel import Wheel
-from sliceworks.serving.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sliceworks.serving.gateway.http.reply import Reply
+    from sliceworks.base.http.reply import Reply
 
 _DEFAULT_TOKENS = 16
 _LONG = 10_000

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base.http.messages import EVENTS, JSON
+from sliceworks.base.http.refusals import malformed
 from sliceworks.serving.gateway.forms import DONE, Form
-from sliceworks.serving.gateway.http.messages import EVENTS, JSON
 from sliceworks.serving.gateway.peek import parse
-from sliceworks.serving.gateway.refusals import malformed, unknown_model
+from sliceworks.serving.gateway.refusals import unknown_model
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.echo.engine import Engine
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
 
     Route = Callable[[Engine, Request, Reply], Awaitable[None]]
 

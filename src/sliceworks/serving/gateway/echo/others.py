@@ -8,15 +8,16 @@ from urllib.parse import unquote
 
 import orjson
 
-from sliceworks.serving.gateway.http.messages import EVENTS, JSON
+from sliceworks.base.http.messages import EVENTS, JSON
+from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving.gateway.peek import parse
-from sliceworks.serving.gateway.refusals import Refusal, malformed, no_route, unknown_model
+from sliceworks.serving.gateway.refusals import no_route, unknown_model
 
 if TYPE_CHECKING:
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.echo.engine import Engine, Record
     from sliceworks.serving.gateway.echo.openai import Route
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
 
 _PATH = re.compile(r"/v2/models/(?P<model>[^/]+)(?P<version>/versions/[0-9]+)?(?P<rest>/[a-z_]+)?")
 

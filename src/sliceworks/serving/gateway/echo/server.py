@@ -6,31 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base.http.messages import JSON
+from sliceworks.base.http.server import Application, Limits, Server
 from sliceworks.serving.gateway import shapes
 from sliceworks.serving.gateway.echo import openai, others
 from sliceworks.serving.gateway.echo.engine import Engine, Settings
-from sliceworks.serving.gateway.http.messages import JSON
-from sliceworks.serving.gateway.http.server import Limits, Server
 from sliceworks.serving.gateway.refusals import no_route
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
-    from sliceworks.serving.gateway.refusals import Refusal
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.refusals import Refusal
+    from sliceworks.base.http.reply import Reply
 
 
-class Echo:
+class Echo(Application):
     """The application."""
 
     def __init__(self, settings: Settings) -> None:
         self.engine = Engine(settings)
         self._routes = {**openai.ROUTES, **others.ROUTES}
-
-    def screen(self, method: str, path: str, headers: Mapping[str, str]) -> object:
-        """Everybody may ask."""
-        return None
 
     async def handle(self, request: Request, reply: Reply) -> None:
         """Answer as the protocol of the path has it."""
@@ -47,9 +41,9 @@ class Echo:
     def _records(self) -> dict[str, Any]:
         return {"received": self.engine.received, "underWay": self.engine.under_way, "records": self.engine.report()}
 
-    def refuse(self, path: str, refusal: Refusal) -> bytes:
+    def refuse(self, path: str, refusal: Refusal, reply: Reply) -> None:
         """In the words of the path's protocol."""
-        return shapes.of(path, refusal)
+        shapes.send(path, refusal, reply)
 
 
 async def start(settings: Settings, host: str = "127.0.0.1", port: int = 0) -> tuple[Server, int]:

@@ -10,17 +10,18 @@ from urllib.parse import quote, unquote
 import orjson
 
 import sliceworks
+from sliceworks.base.http.messages import JSON
+from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway.calls import Call
-from sliceworks.serving.gateway.http.messages import JSON
-from sliceworks.serving.gateway.refusals import Refusal, no_route, wrong_method
+from sliceworks.serving.gateway.refusals import no_route, wrong_method
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.app import Application
     from sliceworks.serving.gateway.calls import Served
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.servers import Server
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
+from sliceworks.base.http.refusals import malformed
 from sliceworks.serving.gateway import shapes
 from sliceworks.serving.gateway.calls import Call
 from sliceworks.serving.gateway.faces.openai import limited
 from sliceworks.serving.gateway.peek import peek
-from sliceworks.serving.gateway.refusals import malformed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.refusals import Refusal
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.app import Application
     from sliceworks.serving.gateway.calls import Served
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
-    from sliceworks.serving.gateway.refusals import Refusal
 
 KINDS = frozenset({"jetstream", "echo"})
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from sliceworks.base.http.messages import JSON
 from sliceworks.serving.gateway.calls import Call
 from sliceworks.serving.gateway.converse import converse
-from sliceworks.serving.gateway.http.messages import JSON
 from sliceworks.serving.gateway.peek import Peek, capped, parse, peek, renamed, tokens_asked
 from sliceworks.serving.gateway.refusals import too_many_tokens, unknown_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.app import Application
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.servers import Server
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway.app import OPEN
-from sliceworks.serving.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.app import Application
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
 
 _LIVE = frozenset({"/healthz", "/v2/health/live"})

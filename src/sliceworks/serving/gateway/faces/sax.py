@@ -7,19 +7,19 @@ from urllib.parse import parse_qs
 
 import orjson
 
+from sliceworks.base.http.messages import JSON
+from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving.gateway.calls import Call
-from sliceworks.serving.gateway.http.messages import JSON
 from sliceworks.serving.gateway.peek import parse
-from sliceworks.serving.gateway.refusals import Refusal, malformed
 from sliceworks.serving.gateway.talking import sax_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.app import Application
     from sliceworks.serving.gateway.calls import Served
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.sax import Client
 

@@ -21,33 +21,32 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".en
 class Request:
     """One request. Names of headers are lower case; `path` is as it was sent, without its query."""
 
-    __slots__ = ("arrived", "body", "headers", "method", "path", "query", "who")
+    __slots__ = ("arrived", "body", "headers", "method", "path", "peer", "query", "who")
 
     def __init__(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes) -> None:
         self.method, self.path, self.query, self.headers, self.body = method, path, query, headers, body
+        self.peer: object = None
+        """Whom the application met at the other end of the line."""
         self.arrived = 0.0
         """When it was there, on the clock of efforts."""
         self.who: object = None
-        """Whom the server's screen took it for."""
+        """Whom the application's screen took it for."""
 
 
-def head(status: int, headers: Headers, *, keep: bool = True) -> bytes:
-    """Status line and headers, without the lengths of the body and without the line that ends them."""
-    parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status]
-    parts += [b"%b: %b\r\n" % pair for pair in headers]
-    parts.append(b"date: %b\r\n" % date() if keep else b"date: %b\r\nconnection: close\r\n" % date())
-    return b"".join(parts)
+def head(status: int, headers: Headers) -> bytes:
+    """Status line and headers, without those that a Reply adds and without the line that ends them."""
+    return b"".join([_STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status, *(b"%b: %b\r\n" % pair for pair in headers)])
 
 
-_dated: tuple[int, bytes] = (0, b"")
+_dated: tuple[str, bytes] = ("", b"")
 
 
 def date() -> bytes:
     """Now, as a header has it."""
     global _dated  # noqa: PLW0603 - one clock for all answers of a second
-    now = int(clock.now().timestamp())
-    if _dated[0] != now:
-        _dated = (now, formatdate(now, usegmt=True).encode())
+    second = clock.timestamp()
+    if _dated[0] != second:
+        _dated = (second, formatdate(clock.now().timestamp(), usegmt=True).encode())
     return _dated[1]
 
 

@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from sliceworks.base import sockets
-from sliceworks.serving.gateway.http.connection import Connection
+from sliceworks.base.http.connection import Connection
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from sliceworks.serving.gateway.http.messages import Request
-    from sliceworks.serving.gateway.http.reply import Reply
-    from sliceworks.serving.gateway.refusals import Refusal
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.refusals import Refusal
+    from sliceworks.base.http.reply import Reply
 
 _READ = 256 * 1024
+_TIMES = ("handshake", "request", "upload", "idle", "stalled", "discard", "quiet", "grace", "sweep")
 
 
-class Application(Protocol):
+class Application:
     """What a server serves."""
+
+    apart: tuple[str, ...] = ()
+    """How the names of headers begin whose values, where there are several, are kept in lines of their own: they hold commas."""
+
+    def met(self, transport: asyncio.BaseTransport) -> object:
+        """Who is at the other end of a new line, as far as the line itself tells; every request on it knows that."""
+        return None
 
     def screen(self, method: str, path: str, headers: Mapping[str, str]) -> object:
         """Who asks, judged by the head alone, so that nobody sends a body for nothing. Raises the Refusal."""
-        ...
+        return None
 
     async def handle(self, request: Request, reply: Reply) -> None:
-        """Answer. A Refusal that is raised is written in the shape of the path."""
-        ...
+        """Answer. A Refusal that is raised is written as `refuse` has it."""
+        raise NotImplementedError
 
-    def refuse(self, path: str, refusal: Refusal) -> bytes:
-        """The body that says no to a request of this path."""
-        ...
+    def refuse(self, path: str, refusal: Refusal, reply: Reply) -> None:
+        """Say no to a request of this path."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +61,18 @@ class Limits:
     """Between requests."""
     stalled: float = 30.0
     """For a client that does not read what it is sent."""
+    discard: float = 10.0
+    """For a client that goes on sending after it was refused, until it is quiet for `quiet` seconds."""
     quiet: float = 0.2
-    """How long one that was refused must send nothing before the line is dropped."""
+    grace: float = 2.0
+    """For requests under way when the server stops."""
     sweep: float = 1.0
+    tell_late: bool = True
+    """Whether who does not come to the end of a request is told so, before the line drops."""
+
+    def at_speed(self, speed: float) -> Self:
+        """The same limits for a loop whose time runs so much faster than the clients'."""
+        return replace(self, **{name: getattr(self, name) * speed for name in _TIMES})
 
 
 class Server:
@@ -65,13 +82,12 @@ class Server:
         self.application = application
         self.limits = limits or Limits()
         self.connections: set[Connection] = set()
-        self.finishing = False
         self.buffer = memoryview(bytearray(_READ))
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Begin to listen; returns the port."""
+        """Begin to listen, with TLS or without; returns the port."""
         sockets.allow_many()
         loop = asyncio.get_running_loop()
         handshake = self.limits.handshake if tls else None
@@ -82,6 +98,7 @@ class Server:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def _sweep(self) -> None:
+        """End the connections whose time is up."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.limits.sweep)
@@ -90,19 +107,13 @@ class Server:
                 if connection.deadline < now:
                     connection.expire()
 
-    @property
-    def busy(self) -> int:
-        """Connections with a request under way."""
-        return sum(connection.busy for connection in self.connections)
-
-    async def stop(self, grace: float = 2.0) -> None:
+    async def stop(self, grace: float | None = None) -> None:
         """Listen no more, let requests under way be answered for a while, then hang up."""
-        self.finishing = True
         if self._server is not None:
             self._server.close()
         tasks = [task for connection in list(self.connections) if (task := connection.finish()) is not None]
         if tasks:
-            await asyncio.wait(tasks, timeout=grace)
+            await asyncio.wait(tasks, timeout=self.limits.grace if grace is None else grace)
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in list(self.connections):

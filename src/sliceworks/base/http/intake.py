@@ -1,25 +1,19 @@
-"""One client of the server: bytes in, requests to the application one after another, answers out in the same order."""
+"""Bytes of one client, as they come, into requests: with limits on what it may send, and how slowly."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
 from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from sliceworks.base import clock, sockets
-from sliceworks.serving.gateway.http.messages import JSON, Request, split_target
-from sliceworks.serving.gateway.http.reply import Reply
-from sliceworks.serving.gateway.refusals import Refusal, malformed, too_large
+from sliceworks.base import clock
+from sliceworks.base.http.messages import Request, split_target
+from sliceworks.base.http.refusals import Refusal, head_too_large, malformed, too_large, unknown_method
 
 if TYPE_CHECKING:
-    from sliceworks.serving.gateway.http.server import Server
+    from sliceworks.base.http.server import Server
 
-log = logging.getLogger("sliceworks.gateway.http")
-
-_NEVER = float("inf")
 _HEADER_BYTES = 32
 """What a header counts beside its name and value: many empty ones cost as well."""
 _READ_BYTES = 256 * 1024
@@ -30,21 +24,26 @@ _SWALLOWED = 64 * 1024
 """Bodies up to this are read to their end although the request was refused, so that the line can be used again."""
 
 
-class Connection(asyncio.BufferedProtocol):
-    """Parses, queues and answers. `deadline` is when its time is up; one that the client drops cancels the request under way."""
+class Intake(asyncio.BufferedProtocol):
+    """Reads and parses; what is complete, and what must be refused, goes to `_queue`."""
+
+    _transport: asyncio.Transport
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._limits = server.limits
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
-        self._waiting: deque[tuple[Request | Refusal, str, bool, bool]] = deque()
+        self._peer: object = None
         self._task: asyncio.Task[None] | None = None
-        self._reply: Reply | None = None
-        self.full = self.finishing = self._deaf = self._closing = False
+        self.closing = self._deaf = False
         self._last_data = self._loop.time()
         self.deadline = self._last_data + self._limits.request
         self._begin()
+
+    def _queue(self, item: Request | Refusal, keep: bool, chunked: bool) -> None:
+        """A request is there, or something that cannot be one."""
+        raise NotImplementedError
 
     def _begin(self) -> None:
         self._receiving = self._in_body = False
@@ -58,35 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         self._who: object = None
         self._refused: Refusal | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether a request is under way."""
-        return self._task is not None
-
     # What the transport tells.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self.number = sockets.number_of(transport)
-        self._server.connections.add(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections.discard(self)
-        self._closing = True
-        # The parser knows its connection: apart, both go at once and take their buffers along, and need no collector for it.
-        del self._parser
-        if self._task is not None:
-            self._task.cancel()
-
-    def pause_writing(self) -> None:
-        self.full = True
-        self.deadline = self._loop.time() + self._limits.stalled
-
-    def resume_writing(self) -> None:
-        self.full = False
-        self.deadline = _NEVER if self._task is not None else self._loop.time() + self._limits.idle
-        if self._reply is not None and self._reply.on_room is not None:
-            self._reply.on_room()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None and not self._deaf:
@@ -95,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._closing or self._deaf:
+        if self.closing or self._deaf:
             self._last_data = self._loop.time()
             return
         if self._large is not None:
@@ -109,10 +80,18 @@ class Connection(asyncio.BufferedProtocol):
         except httptools.HttpParserCallbackError as error:
             found = error.__context__
             self._refuse(found if isinstance(found, Refusal) else malformed("the request cannot be read"))
+        except httptools.HttpParserInvalidMethodError:
+            self._refuse(unknown_method())
         except httptools.HttpParserError:
             self._refuse(malformed("this is not HTTP"))
         except Refusal as refusal:
             self._refuse(refusal)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer what cannot be read, let the rest of it go by, and hang up."""
+        self._deaf = True
+        self._last_data = self._loop.time()
+        self._queue(refusal, False, True)
 
     # What the parser tells.
 
@@ -133,12 +112,15 @@ class Connection(asyncio.BufferedProtocol):
             return  # Trailers are read and left alone.
         key, text = name.decode("latin-1").lower(), value.decode("latin-1").rstrip(" \t")
         known = self._headers.get(key)
-        self._headers[key] = text if known is None else f"{known}, {text}"
+        if known is not None:
+            # No header holds a line feed.
+            text = f"{known}\n{text}" if key.startswith(self._server.application.apart) else f"{known}, {text}"
+        self._headers[key] = text
 
     def _count_head(self, size: int) -> None:
         self._head_size += size
         if self._head_size > self._limits.head:
-            raise Refusal(431, "head_too_large", f"the head of the request is larger than {self._limits.head} bytes")
+            raise head_too_large(self._limits.head)
 
     def _count_raw(self, size: int) -> None:
         """The parser gathers what is not complete, such as a header's value: that has an end, too."""
@@ -201,99 +183,10 @@ class Connection(asyncio.BufferedProtocol):
     def _complete(self, body: bytes | bytearray) -> None:
         parser = self._parser
         request = Request(parser.get_method().decode("latin-1"), self._path, self._query, self._headers, cast("bytes", body))
-        request.arrived, request.who = clock.effort(), self._who
+        request.arrived, request.who, request.peer = clock.effort(), self._who, self._peer
         keep = parser.should_keep_alive() and not parser.should_upgrade()
         self._queue(self._refused or request, keep, parser.get_http_version() != "1.0")
         self._receiving = self._in_body = False
         self._body = []
         self._large = None
         self._raw_size = 0
-
-    # Answering.
-
-    def _refuse(self, refusal: Refusal) -> None:
-        """Answer what cannot be read, let the rest of it go by, and hang up."""
-        self._deaf = True
-        self._last_data = self._loop.time()
-        self._queue(refusal, False, True)
-
-    def _queue(self, item: Request | Refusal, keep: bool, chunked: bool) -> None:
-        self._waiting.append((item, self._path, keep, chunked))
-        if self._task is None:
-            self._task = self._loop.create_task(self._work())
-        elif len(self._waiting) >= self._limits.ahead:
-            self._transport.pause_reading()
-
-    async def _work(self) -> None:
-        try:
-            while self._waiting and not self._closing:
-                item, path, keep, chunked = self._waiting.popleft()
-                if len(self._waiting) == self._limits.ahead - 1:
-                    self._transport.resume_reading()
-                self.deadline = _NEVER
-                await self._answer(item, path, Reply(self, self._transport, keep=keep and not self.finishing, chunked=chunked))
-            if not self._closing:
-                self.deadline = self._loop.time() + (self._limits.request if self._receiving else self._limits.idle)
-        finally:
-            self._task = None
-
-    async def _answer(self, item: Request | Refusal, path: str, reply: Reply) -> None:
-        self._reply = reply
-        try:
-            if isinstance(item, Refusal):
-                raise item
-            await self._server.application.handle(item, reply)
-        except Refusal as refusal:
-            self._say_no(path, refusal, reply)
-        except Exception:
-            log.exception("a request failed")
-            self._say_no(path, Refusal(500, "internal_error", "the gateway failed: its log says why"), reply)
-        finally:
-            self._reply = None
-        if not reply.ended:
-            reply.end() if reply.started else self.end()
-        if self._deaf and not reply.keep:
-            await self._until_quiet()
-        if not reply.keep or self.finishing:
-            self._close()
-
-    def _say_no(self, path: str, refusal: Refusal, reply: Reply) -> None:
-        if reply.started:
-            self.end()
-        else:
-            reply.send(refusal.status, [JSON, *refusal.headers], self._server.application.refuse(path, refusal))
-
-    async def _until_quiet(self) -> None:
-        """A client that still sends could not read the answer if the line dropped under it."""
-        until = self._loop.time() + self._limits.stalled
-        while not self._closing and self._loop.time() < min(self._last_data + self._limits.quiet, until):
-            await asyncio.sleep(self._limits.quiet / 4)
-
-    def finish(self) -> asyncio.Task[None] | None:
-        """Take no more requests; returns the task that still answers one."""
-        self.finishing = self._deaf = True
-        self._waiting.clear()
-        if self._task is None:
-            self._close()
-        return self._task
-
-    def expire(self) -> None:
-        """Its time is up: hang up, and drop the line when that does not help."""
-        if self._closing or self.full:
-            self.end()
-        elif self._receiving and self._task is None:
-            self._refuse(Refusal(408, "request_timeout", "the request did not come to its end in time"))
-        else:
-            self._close()
-            self.deadline = self._loop.time() + self._limits.quiet
-
-    def _close(self) -> None:
-        """Hang up once the client has read what it was sent."""
-        self._closing = True
-        self.deadline = self._loop.time() + self._limits.stalled
-        self._transport.close()
-
-    def end(self) -> None:
-        """Drop the line."""
-        self._closing = True
-        self._transport.abort()
