@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _METER = """#!/bin/bash
 {command} "$@"
 code=$?
-times | tail -1 >> {log}
+times >> {log}
 exit $code
 """
 _MODULE = """variable "pools" {
@@ -65,7 +65,8 @@ class Meter:
 
     def seconds(self) -> float:
         """What Terraform has worked so far."""
-        text = self._log.read_text() if self._log.exists() else ""
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        text = "\n".join(lines[1::2])  # the other lines are the work of the one that writes
         return sum(60 * int(minutes) + float(seconds) for minutes, seconds in _SECONDS.findall(text))
 
     @property
