@@ -25,7 +25,7 @@ def test_an_instance_says_what_it_waits_for_in_the_words_of_the_condition_that_i
     found = graphs.instance(
         {"metadata": {"name": "a", "namespace": "ml"}, "status": {"state": "IN_PROGRESS", "conditions": conditions}}
     )
-    assert (found.why, found.tone) == ("awaiting resource readiness: pool", "wait")
+    assert (found.why, found.tone) == ("pool", "wait")
     gone = graphs.instance({"metadata": {"name": "a", "deletionTimestamp": "…"}, "status": {"state": "ACTIVE"}})
     assert (gone.state, gone.why) == ("DELETING", "")
 
@@ -49,8 +49,8 @@ def test_a_graph_is_drawn_with_every_resource_once_and_its_state_in_words_and_by
     ]
     picture = graphs.dag(boxes, "Gemma")
     tree = ElementTree.fromstring(picture)
-    nodes = [each for each in tree.iter() if each.get("data-node")]
-    assert [each.get("data-node") for each in nodes] == ["vpc", "pool", "jobs", "<x>"]
+    nodes = [each for each in tree.iter() if each.get("data-act")]
+    assert [each.get("data-act") for each in nodes] == ["node:vpc", "node:pool", "node:jobs", "node:<x>"]
     assert nodes[2].get("aria-label") == "jobs, Job · one for each: failed"
     assert all(each.get("tabindex") == "0" and each.get("role") == "button" for each in nodes)
     assert picture.count("sw-edge") == 2  # what jobs needs through pool is not drawn twice

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-
-_MODULES = ("overview",)
+from pkgutil import iter_modules
 
 
 def load() -> None:
     """Import every page."""
-    for name in _MODULES:
-        import_module(f"{__name__}.{name}")
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")

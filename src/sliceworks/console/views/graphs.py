@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _ROOM = 26.0  # for the sign of a state, left of the words
 _MARGIN = 10.0
+_BEFORE = ("resource reconciliation failed: ", "awaiting resource readiness: ", "waiting for unresolved resource: ")
 _SMALLEST = 0.7  # of its size, before one has to scroll
 _ARROW = (
     '<defs><marker id="sw-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -69,6 +70,10 @@ class Instance:
     def tone(self) -> str:
         return TONES.get(self.state, "wait")
 
+    @property
+    def word(self) -> str:
+        return self.state.lower().replace("_", " ")
+
 
 def definition(obj: Object) -> Definition:
     """One definition of the cluster."""
@@ -111,7 +116,14 @@ def _complaint(status: Object) -> str:
     conditions = [each for each in status.get("conditions") or () if each.get("status") != "True" and each.get("message")]
     own = [each for each in conditions if each.get("type") != "Ready"] or conditions
     latest = sorted(own, key=lambda each: str(each.get("lastTransitionTime") or ""))
-    return str(latest[-1]["message"]) if latest else ""
+    return _bare(str(latest[-1]["message"])) if latest else ""
+
+
+def _bare(message: str) -> str:
+    """What is waited for, without the words before it that say that something is."""
+    for words in _BEFORE:
+        message = message.removeprefix(words)
+    return message
 
 
 def dag(drawn: Sequence[Box], title: str) -> str:
@@ -144,11 +156,17 @@ def _box(box: Box, spot: Spot) -> str:
     words = left + spot.width / 2 + (_ROOM / 2 if box.state else 0)
     return (
         f'<g class="sw-node sw-node-{box.state.replace(" ", "-") or "plain"}{outside}" tabindex="0" role="button" '
-        f'data-node="{escape(box.id)}" aria-label="{escape(told)}"><title>{escape(told)}</title>{behind}'
+        f'data-act="node:{escape(box.id)}" aria-label="{escape(told)}"><title>{escape(told)}</title>{behind}'
         f'<rect class="sw-box" x="{left:.1f}" y="{top:.1f}" {frame}/>{_mark(box.state, left + 20, spot.y)}'
         f'<text x="{words:.1f}" y="{top + 20:.1f}" class="sw-id">{escape(box.id)}</text>'
         f'<text x="{words:.1f}" y="{top + 36:.1f}" class="sw-kind">{escape(box.subtitle)}</text></g>'
     )
+
+
+def sign(state: str) -> str:
+    """A state's mark for a legend."""
+    cls = f"sw-sign sw-node-{state.replace(' ', '-')}"
+    return f'<svg class="{cls}" viewBox="-10 -10 20 20" aria-hidden="true">{_mark(state, 0, 0)}</svg>'
 
 
 def _mark(state: str, x: float, y: float) -> str:
