@@ -249,7 +249,7 @@ class BigWorld:
         """Something happens: a pod is restarted, or a job ends and its slice goes to the next that waits."""
         running = [job for job in self.jobs if job.state == "running"]
         job = self._random.choice(running)
-        if self._random.random() < 0.8:
+        if self._random.random() < 0.97:
             yield PODS, self.pod(job, self._random.randrange(_HOSTS), restarts=self._random.randrange(1, 9))
             return
         following = next((each for each in self.jobs if each.state == "queued"), None)

@@ -22,14 +22,14 @@
   const keys = () => document.querySelector("dialog.keys");
   const showKeys = () => (keys().open ? keys().close() : keys().showModal());
   const search = () => document.querySelector("[data-search] input, input[data-search]");
-  let after = 0;
+  let after = -Infinity;
 
   const onKey = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (typing) { if (event.key === "Escape") typing.blur(); return; }
     if (event.timeStamp - after < 1500) {
-      after = 0;
+      after = -Infinity;
       const link = document.querySelector(`.side a[data-key="${CSS.escape(event.key)}"]`);
       if (link) { event.preventDefault(); link.click(); }
       return;

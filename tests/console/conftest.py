@@ -1,0 +1,47 @@
+"""A browser, and a big busy cluster with a console on it: made once for all files that say `CLUSTER = "console"`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import sync_playwright
+from tests.support.browsers import ROOT, Served, chromium
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium."""
+    program = chromium()
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def big_kubeconfig(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cluster of 1,000 slices and 5,000 jobs, where 60 objects change every second."""
+    folder = tmp_path_factory.mktemp("big")
+    command = [sys.executable, "-m", "bench.measure.console_worlds", str(folder), "--updates", "60"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield folder / "kubeconfig"
+        process.send_signal(signal.SIGTERM)
+
+
+@pytest.fixture(scope="session")
+def big(big_kubeconfig: Path) -> Iterator[Served]:
+    """A console on it that only looks."""
+    with Served(big_kubeconfig) as served:
+        yield served

@@ -1,0 +1,135 @@
+"""The console in a real browser, on a cluster of 1,000 slices and 5,000 jobs where 60 objects change every second."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from sliceworks.base import clock
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+    from tests.support.browsers import Served
+
+CLUSTER = "console"
+pytestmark = [pytest.mark.real, pytest.mark.long(20)]
+
+
+def test_the_first_page_is_there_at_once_and_right(browser: Browser, big: Served) -> None:
+    with big.visit(browser) as visit:
+        page = visit.page
+        expect(_stat(page, "Jobs that run")).to_have_text("950")
+        expect(_stat(page, "Chips in use")).to_have_text("15,200")
+        expect(page.get_by_role("region", name="Chips by team").get_by_role("meter")).to_have_count(8)
+        expect(page.get_by_role("region", name="Chips by type").get_by_role("meter")).to_have_count(4)
+        expect(page.get_by_text("1 of 4 hosts of slice-0013 not ready")).to_be_visible()
+        began = clock.effort()
+        page.reload()
+        expect(_stat(page, "Jobs that run")).to_be_visible()
+        assert clock.effort() - began < 10  # the benchmark has the goal of two seconds; here the machine is shared
+        visit.picture("overview")
+        visit.was_good()
+
+
+def test_it_is_live_without_a_reload(browser: Browser, big: Served) -> None:
+    with big.visit(browser) as visit:
+        page = visit.page
+        page.evaluate("window.stillHere = true")
+        before = _stat(page, "Jobs that wait").inner_text()
+        expect(_stat(page, "Jobs that wait")).not_to_have_text(before)
+        expect(page.get_by_role("status").get_by_text("live")).to_be_visible()
+        assert page.evaluate("window.stillHere") is True
+        visit.was_good()
+
+
+def test_queues_say_who_waits_and_why(browser: Browser, big: Served) -> None:
+    with big.visit(browser, "/queues") as visit:
+        page = visit.page
+        queue = page.get_by_role("region", name="robotics")
+        expect(queue.get_by_role("meter")).to_have_count(4)
+        expect(queue.get_by_text("cohort all")).to_be_visible()
+        expect(queue.get_by_role("columnheader", name="Why")).to_be_visible()
+        expect(queue.locator("tbody tr").first).to_contain_text("It asks for 16 TPU chips of")
+        expect(page.get_by_role("region", name="vision").get_by_text("stopped: Hold")).to_be_visible()
+        visit.picture("queues")
+        visit.was_good()
+
+
+def test_thousands_of_jobs_are_searched_filtered_sorted_and_paged(browser: Browser, big: Served) -> None:
+    with big.visit(browser, "/jobs") as visit:
+        page = visit.page
+        rows = page.locator("table.jobs tbody tr")
+        expect(page.get_by_text("5,000 jobs")).to_be_visible()
+        expect(rows).to_have_count(50)
+        visit.picture("jobs")
+        page.get_by_role("button", name="Next").click()
+        expect(page.get_by_text("51–100 of 5,000")).to_be_visible()
+        page.get_by_label("State").select_option("failed")
+        expect(page.get_by_text(re.compile(r"^\d+ of 5,000 jobs$"))).to_be_visible()
+        expect(rows.first.locator(".state")).to_have_text("failed")
+        page.get_by_label("State").select_option("")
+        page.get_by_label("State").press("Escape")
+        page.keyboard.press("/")
+        expect(page.get_by_role("searchbox")).to_be_focused()
+        page.keyboard.type("gemma-7b sft", delay=10)
+        expect(rows.first).to_contain_text("gemma-7b-sft-")
+        page.get_by_role("button", name="Job", exact=True).click()
+        expect(page.get_by_role("columnheader", name="Job")).to_have_attribute("aria-sort", "ascending")
+        visit.was_good()
+
+
+def test_a_job_tells_its_life(browser: Browser, big: Served) -> None:
+    with big.visit(browser, "/jobs?state=failed") as visit:
+        page = visit.page
+        page.locator("table.jobs tbody a").first.click()
+        expect(page.get_by_role("region", name="Why")).to_contain_text("has failed: its program ended with an error")
+        expect(page.get_by_role("list").get_by_text("submitted")).to_be_visible()
+        expect(page.get_by_role("region", name="Hosts").get_by_role("listitem")).to_have_count(4)
+        expect(page.get_by_role("heading", level=1)).to_be_focused()
+        assert page.get_by_role("button", name="Cancel").count() == 0
+        visit.picture("job")
+        visit.was_good()
+
+
+def test_keys_alone_are_enough(browser: Browser, big: Served) -> None:
+    with big.visit(browser) as visit:
+        page = visit.page
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("#main")).to_be_focused()
+        page.keyboard.press("g")
+        page.keyboard.press("q")
+        expect(page.get_by_role("heading", level=1, name="Queues")).to_be_visible()
+        expect(page.get_by_role("navigation", name="Pages").get_by_role("link", name="Queues")).to_have_attribute(
+            "aria-current", "page"
+        )
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog", name="Keyboard")).to_be_hidden()
+        page.keyboard.press("t")
+        page.keyboard.press("t")
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        visit.picture("dark")
+        visit.was_good()
+
+
+def test_it_stays_responsive_while_everything_changes(browser: Browser, big: Served) -> None:
+    with big.visit(browser, "/jobs") as visit:
+        page = visit.page
+        waits = []
+        for team in ("gemma", "vision", "", "speech"):
+            began = clock.effort()
+            page.get_by_label("Team").select_option(team)
+            expect(page.get_by_text(re.compile(r"^[\d,]+ of 5,000 jobs$") if team else "5,000 jobs").first).to_be_visible()
+            waits.append(clock.effort() - began)
+        assert sorted(waits)[1] < 5  # the benchmark tells how fast it is
+        visit.was_good()
+
+
+def _stat(page: Page, label: str) -> Locator:
+    return page.locator(".stat", has_text=label).locator(".value")
