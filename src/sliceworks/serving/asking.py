@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -11,6 +10,7 @@ from urllib.parse import quote
 import orjson
 
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.objects import Objects
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -123,16 +123,13 @@ def _event(line: bytes) -> Object | None:
 
 async def objects(pieces: AsyncIterator[bytes]) -> AsyncIterator[Object]:
     """JSON objects one after the other, with nothing between them."""
-    decoder, letters, rest = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")("replace"), ""
+    reader = Objects()
     async for piece in pieces:
-        rest = (rest + letters.decode(piece)).lstrip()
-        while rest:
+        for told in reader.feed(piece):
             try:
-                told, end = decoder.raw_decode(rest)
-            except json.JSONDecodeError:
-                break
-            yield told
-            rest = rest[end:].lstrip()
+                yield orjson.loads(told)
+            except orjson.JSONDecodeError as error:
+                raise SliceworksError("the model's answer cannot be read: it is not JSON") from error
 
 
 def _raise(told: Object) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from tests.real.processes import resident_bytes
 from tests.support.gateways import LIMITS, Client, chat, document, gateway, raw_upstream, read_request, until, upstream
 
 from sliceworks.base import clock
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.support.gateways import Running, Upstream
+
+log = logging.getLogger("tests.soak")
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
@@ -244,6 +249,9 @@ def test_servers_that_die_at_random_cost_nobody_an_answer(soak_seconds: float) -
                 assert answered > 10 * soak_seconds
                 assert cut < answered
                 await until(gate.idle)
+                retried = sum(float(line.split()[-1]) for line in (await gate.numbers()).splitlines() if "_retries_total{" in line)
+                held = resident_bytes(os.getpid()) / 1e6
+                log.info("%d answered, %d streams cut, %d tries more, %.0f MB", answered, cut, retried, held)
 
     clock.run(main())
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base.objects import Objects
 from sliceworks.loadtest.rows import NEVER, Failure
 
 if TYPE_CHECKING:
@@ -208,38 +209,12 @@ class JetStream(Answer):
 
     def __init__(self, record: Record) -> None:
         super().__init__(record)
-        self._rest = bytearray()
-        self._seen, self._depth, self._quoted, self._escaped = 0, 0, False, False
+        self._objects = Objects()
 
     def feed(self, data: bytes, moment: int) -> None:
-        if self.record.status >= 400:
-            return
-        self._rest += data
-        begin = 0
-        for place in range(self._seen, len(self._rest)):
-            if self._ends(self._rest[place]):
-                self._object(bytes(self._rest[begin : place + 1]), moment)
-                begin = place + 1
-        del self._rest[:begin]
-        self._seen = len(self._rest)
-
-    def _ends(self, byte: int) -> bool:
-        """Whether an object ends here."""
-        if self._quoted:
-            if self._escaped:
-                self._escaped = False
-            elif byte == 0x5C:
-                self._escaped = True
-            elif byte == 0x22:
-                self._quoted = False
-        elif byte == 0x22:
-            self._quoted = True
-        elif byte == 0x7B:
-            self._depth += 1
-        elif byte == 0x7D:
-            self._depth -= 1
-            return self._depth == 0
-        return False
+        if self.record.status < 400:
+            for text in self._objects.feed(data):
+                self._object(text, moment)
 
     def _object(self, data: bytes, moment: int) -> None:
         try:
@@ -256,5 +231,5 @@ class JetStream(Answer):
         self.said(str(samples[0].get("text", "")), moment)
 
     def finish(self, moment: int) -> None:
-        if self.record.status < 400 and self._rest.strip():
+        if self._objects.unfinished():
             self.wrong(Failure.CLOSED)
