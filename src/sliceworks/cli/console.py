@@ -53,8 +53,8 @@ def console(*, port: int, host: str, browser: bool, allow_changes: bool, **where
             container = await _container(stack, where)
             await serve(Console(world, allow_changes, container, Path.cwd()), door, ready=lambda: _tell(door, browser))
 
-    with collector.rested():
-        clock.run(main())
+    collector.rest_until_the_end()
+    clock.run(main())
     return 0
 
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from sliceworks.base import collector
 from sliceworks.base.errors import SliceworksError
+from sliceworks.console.views import overview
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from sliceworks.console.here import Console
+    from sliceworks.console.world import World
 
 DEFAULT_PORT = 8710
+_READING = 120.0  # seconds that a cluster may take to be read
 _GRACE = 2  # seconds that open pages have to end
 _RECONNECT = 30.0  # seconds for which a browser that was away finds its page as it left it
 
@@ -84,14 +88,23 @@ async def serve(console: Console, door: Door, *, ready: Callable[[], None]) -> N
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, end)
     serving = asyncio.create_task(server.serve([door.listening]))
+    warming = asyncio.create_task(_warm(console.world), name="the first page")
     try:
         while not server.started and not serving.done():
             await asyncio.sleep(0.02)
         ready()
         await serving
     finally:
+        warming.cancel()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(each)
+
+
+async def _warm(world: World) -> None:
+    """When everything is read: have the first page ready for whoever comes, and leave what was read alone."""
+    await world.settled(_READING)
+    world.once(overview.overview, *overview.KINDS)
+    collector.spare_what_is_there()
 
 
 def _unsignalled(server: uvicorn.Server) -> uvicorn.Server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.console.kinds import JOBSETS, NAMESPACES
+from sliceworks.console.kinds import JOBSETS
 from sliceworks.console.nodes import (
     amount_of,
     columns,
@@ -40,10 +40,10 @@ def overview_page(here: Here) -> None:
 
     def draw() -> list[Node]:
         trouble = world.table(JOBSETS).trouble
-        found = world.once(overview, *KINDS, NAMESPACES)
+        found = world.once(overview, *KINDS)
         return [heading("Overview"), *([warning(trouble)] if trouble else []), *nodes(found, world.now())]
 
-    here.show(draw, *KINDS, NAMESPACES)
+    here.show(draw, *KINDS)
 
 
 def nodes(found: Overview, now: datetime) -> list[Node]:

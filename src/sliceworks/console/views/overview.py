@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, LOCAL_QUEUES, NODES, WORKLOADS
+from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, LOCAL_QUEUES, NAMESPACES, NODES, WORKLOADS
 from sliceworks.console.views.jobs import job_row
 from sliceworks.console.views.teams import team_of
 from sliceworks.console.views.troubles import host, told, troubles
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sliceworks.console.world import World
     from sliceworks.training.standing import Standing
 
-KINDS = (JOBSETS, WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES, NODES, EVENTS)
+KINDS = (JOBSETS, WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES, NODES, EVENTS, NAMESPACES)
 
 
 @dataclass(frozen=True, slots=True)
