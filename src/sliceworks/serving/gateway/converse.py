@@ -80,7 +80,7 @@ class _Talk:
         state.budget.request()
         tried: list[Server] = []
         while True:
-            server = await call.served.group.choose(tried, call.served.timeouts.connect)
+            server = await call.served.group.another(tried, call.served.timeouts.connect)
             server.began()
             pieces = talking.talk(self._application, call, server, self._data, self._prompt)
             kept, failed = False, False

@@ -15,6 +15,7 @@ import sliceworks
 from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving.gateway import wire
 from sliceworks.serving.gateway.refusals import no_backend, unknown_model
+from sliceworks.serving.gateway.resending import Messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,6 +45,10 @@ _CODES = {
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
+_FAULTS = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
+_WORTH_A_TRY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
+_RECONNECT = [(f"grpc.{name}_reconnect_backoff_ms", most) for name, most in (("initial", 100), ("min", 100), ("max", 1000))]
+"""A server that comes back is asked soon: unasked, the library lets it wait for up to two minutes."""
 _NOT_ON = frozenset({"authorization", "x-api-key", "api-key", "user-agent", "te", "content-type", "x-sliceworks-model"})
 
 
@@ -90,8 +95,9 @@ class Passage(grpc.GenericRpcHandler):
         for quota in (caller.quota, served.quota):
             quota.enter(guess)
         operation, status = method.rpartition("/")[2], "200"
+        sent = Messages(first, messages, self._application.state.spec.caps.body)
         try:
-            async for message in self._carry(method, served, metadata, _joined(first, messages), context):
+            async for message in self._carry(method, served, metadata, sent, context):
                 yield message
         except Refusal as refusal:
             status = str(refusal.status)
@@ -100,6 +106,7 @@ class Passage(grpc.GenericRpcHandler):
             status = "499"
             raise
         finally:
+            sent.close()
             for quota in (caller.quota, served.quota):
                 quota.leave(guess, None)
             self._application.measures.requests.add(served.name, operation, caller.name, status)
@@ -119,34 +126,51 @@ class Passage(grpc.GenericRpcHandler):
         return served
 
     async def _carry(
-        self, method: str, served: Served, metadata: dict[str, str], messages: AsyncIterator[bytes], context: Any
+        self, method: str, served: Served, metadata: dict[str, str], sent: Messages, context: Any
     ) -> AsyncIterator[bytes]:
-        server = await served.group.choose((), served.timeouts.connect)
-        if not server.backend.grpc:
-            raise no_backend(served.name)
-        server.began()
-        failed, judged = False, True
-        call = self._call(method, server, served, metadata, messages)
-        try:
-            async for message in call:
-                yield message
-            for name, value in await call.trailing_metadata() or ():
-                context.set_trailing_metadata(((name, value),))
-        except grpc.aio.AioRpcError as error:
-            failed = error.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN}
-            await context.abort(error.code(), error.details() or "")
-        except asyncio.CancelledError:
-            judged = False
-            raise
-        finally:
-            call.cancel()
-            server.ended(failed=failed, judged=judged)
+        """The answer of a server. Until its first message another one can be asked, within the same budget as over HTTP."""
+        self._application.state.budget.request()
+        tried: list[Server] = []
+        while True:
+            server = await served.group.another(tried, served.timeouts.connect)
+            if not server.backend.grpc:
+                raise no_backend(served.name)
+            server.began()
+            failed, judged = False, True
+            call = self._call(method, server, served, metadata, sent.sent())
+            try:
+                async for message in call:
+                    sent.settle()
+                    yield message
+                context.set_trailing_metadata(tuple(await call.trailing_metadata() or ()))
+                return
+            except grpc.aio.AioRpcError as error:
+                failed = error.code() in _FAULTS
+                if not self._may_retry(error, sent, len(tried)):
+                    await context.abort(error.code(), error.details() or "")
+                self._application.measures.retries.add(served.name, error.code().name.lower())
+            except asyncio.CancelledError:
+                judged = False
+                raise
+            finally:
+                call.cancel()
+                server.ended(failed=failed, judged=judged)
+            tried.append(server)
+
+    def _may_retry(self, error: grpc.aio.AioRpcError, sent: Messages, tries: int) -> bool:
+        state = self._application.state
+        if error.code() not in _WORTH_A_TRY or not sent.repeatable or tries >= state.spec.retries.attempts:
+            return False
+        if state.budget.take():
+            return True
+        self._application.measures.exhausted.add()
+        return False
 
     def _call(self, method: str, server: Server, served: Served, metadata: dict[str, str], messages: AsyncIterator[bytes]) -> Any:
         channel = self._channels.get(server.backend.grpc)
         if channel is None:
             most = self._application.state.spec.caps.body
-            options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most)]
+            options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most), *_RECONNECT]
             channel = self._channels[server.backend.grpc] = grpc.aio.insecure_channel(server.backend.grpc, options)
         passed = tuple((name, value) for name, value in metadata.items() if name not in _NOT_ON and not name.startswith("grpc-"))
         named = method.startswith(INFERENCE)
@@ -158,12 +182,6 @@ class Passage(grpc.GenericRpcHandler):
         """Let go of the servers."""
         for channel in self._channels.values():
             await channel.close()
-
-
-async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for message in rest:
-        yield message
 
 
 async def _named(messages: AsyncIterator[bytes], served: Served, name: str) -> AsyncIterator[bytes]:

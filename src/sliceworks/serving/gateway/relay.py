@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _UNWELL = frozenset({502, 503, 504})
 _WORTH_A_TRY = _UNWELL | {429}
-_MOMENT = 0.04
 _GATHERED = 1024 * 1024
 """Answers up to this length are sent whole, so that a server that dies amid one can be replaced by another."""
 
@@ -62,7 +61,7 @@ class Relay:
         tried: list[Server] = []
         fresh = False
         while True:
-            server = await self._next(call, tried)
+            server = await call.served.group.another(tried, call.served.timeouts.connect)
             server.began()
             exchange = Exchange()
             kept, failed, judged = False, True, True
@@ -113,14 +112,6 @@ class Relay:
 
         race = Race(lambda server, exchange: self._begin(call, server, exchange, fresh=fresh), another, let_go)
         return await race.run(*entrant, after)
-
-    async def _next(self, call: Call, tried: list[Server]) -> Server:
-        """The next server to ask. One that has just failed is given a moment, where there is no other."""
-        server = await call.served.group.choose(tried, call.served.timeouts.connect)
-        if server in tried:
-            await asyncio.sleep(_MOMENT * min(len(tried), 4) * (0.5 + clock.randomness().random()))
-            server = await call.served.group.choose(tried, call.served.timeouts.connect)
-        return server
 
     def _may_retry(self, budget: Budget) -> bool:
         if budget.take():

@@ -7,6 +7,7 @@ import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from sliceworks.base import clock
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.serving.gateway.http.pool import Pool
 from sliceworks.serving.gateway.refusals import no_backend
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sliceworks.specs.gateway import Backend, Balancing, Health
 
 _LEAST_SHARE = 0.1
+_MOMENT = 0.04
 
 
 class Server:
@@ -151,6 +153,14 @@ class Group:
             raise no_backend(self.model) from None
         finally:
             self.waiting -= 1
+        return server
+
+    async def another(self, tried: list[Server], patience: float) -> Server:
+        """The next server to ask. One that has just failed is given a moment, where there is no other."""
+        server = await self.choose(tried, patience)
+        if server in tried:
+            await clock.sleep(_MOMENT * min(len(tried), 4) * (0.5 + clock.randomness().random()))
+            server = await self.choose(tried, patience)
         return server
 
     async def _news(self) -> None:
