@@ -29,8 +29,13 @@ def test_every_image_that_is_asked_for_is_built_and_pushed() -> None:
 
 
 def test_an_environment_that_wants_none_has_no_build() -> None:
-    assert images.FILE not in cloudbuild.builds(example("triton"))
-    assert images.FILE not in cloudbuild.commands(example("triton"))
+    assert images.FILE not in cloudbuild.builds(example("training"))
+    assert images.FILE not in cloudbuild.commands(example("training"))
+
+
+def test_gateways_have_their_image_built() -> None:
+    assert images.wanted(example("triton")) == ["gateway"]
+    assert images.FILE in cloudbuild.builds(example("triton"))
 
 
 def test_every_image_is_a_target_that_runs_as_nobody_of_importance() -> None:

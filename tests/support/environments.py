@@ -63,13 +63,17 @@ def given(environment: Environment, **more: Any) -> Given:
     return Given(**{**found, **more})
 
 
-def on_twin(environment: Environment, **more: Any) -> tuple[Step, ...]:
-    """The steps for a twin that has JobSet and Kueue in it, and Config Connector to come."""
+def brought(environment: Environment) -> dict[str, list[Object]]:
+    """The releases that a twin does not have in it."""
     from sliceworks.infra.cluster.releases import releases
 
     wanted = [each for each in releases(environment.spec) if each.name == "config-connector"]
-    brought = {each.name: OfTheTwin().objects(each, {})[0] for each in wanted}
-    return steps(environment, given(environment, **{"releases": brought, **more}))
+    return {each.name: OfTheTwin().objects(each, {})[0] for each in wanted}
+
+
+def on_twin(environment: Environment, **more: Any) -> tuple[Step, ...]:
+    """The steps for a twin that has JobSet and Kueue in it, and Config Connector to come."""
+    return steps(environment, given(environment, **{"releases": brought(environment), **more}))
 
 
 @asynccontextmanager

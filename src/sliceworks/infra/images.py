@@ -27,9 +27,11 @@ def image(environment: Environment, name: str, tag: str = __version__) -> str:
 
 
 def wanted(environment: Environment) -> list[str]:
-    """The images that the document asks for."""
-    registry = environment.spec.registry
-    return list(registry.build) if registry else []
+    """The images that the document asks for: by their names, or by what needs them."""
+    registry, addons = environment.spec.registry, environment.spec.addons
+    if registry is None:
+        return []
+    return [*registry.build, *(["gateway"] if addons.gateway and "gateway" not in registry.build else [])]
 
 
 def build(environment: Environment, tag: str = __version__) -> Object | None:

@@ -164,6 +164,7 @@ def _cluster(spec: EnvironmentSpec, names: Names) -> Stage:
                 "auto_upgrade": cluster.auto_upgrade,
                 "maintenance_start": cluster.maintenance.start if cluster.maintenance else None,
                 "private": private.model_dump() if private else None,
+                "gateway_api": spec.addons.gateway,
             },
             "pools": pools(spec),
             "identities": {name: _identity(spec, name) for name in spec.identities.workloads} | _controllers(spec),

@@ -89,6 +89,15 @@ resource "google_container_cluster" "this" {
     }
   }
 
+  # Said either way: a cluster keeps what it was told before. Autopilot has it on by itself.
+  dynamic "gateway_api_config" {
+    for_each = local.autopilot ? [] : [1]
+
+    content {
+      channel = var.gateway_api ? "CHANNEL_STANDARD" : "CHANNEL_DISABLED"
+    }
+  }
+
   logging_config {
     enable_components = ["SYSTEM_COMPONENTS", "WORKLOADS"]
   }

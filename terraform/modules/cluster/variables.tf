@@ -84,6 +84,12 @@ variable "private" {
   default = null
 }
 
+variable "gateway_api" {
+  description = "Whether a Standard cluster serves the kinds of the Gateway API, with which requests come in from outside."
+  type        = bool
+  default     = false
+}
+
 variable "maintenance_start" {
   description = "When Google may work on the cluster every day, in UTC, such as 03:00; any time when null."
   type        = string

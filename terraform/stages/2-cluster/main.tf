@@ -21,6 +21,7 @@ module "cluster" {
   node_service_account = var.base.node_service_account
   private              = var.cluster.private
   maintenance_start    = var.cluster.maintenance_start
+  gateway_api          = var.cluster.gateway_api
   deletion_protection  = var.deletion_protection
   labels               = var.labels
 }

@@ -44,6 +44,7 @@ variable "cluster" {
     release_channel   = string
     auto_upgrade      = bool
     maintenance_start = optional(string)
+    gateway_api       = optional(bool, false)
     private = optional(object({
       nodes               = bool
       endpoint            = bool

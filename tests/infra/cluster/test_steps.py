@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
-import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from pydantic import BaseModel
 from tests.support import environments
 
 from sliceworks.base.errors import InvalidDocument
@@ -19,11 +16,8 @@ from sliceworks.infra import checks
 from sliceworks.infra.cluster import compose, controllers, kustomize, notes
 from sliceworks.infra.cluster.objects import OWNER, identity, merged, namespace
 from sliceworks.infra.cluster.steps import Answers, Available, Holds, Served
-from sliceworks.specs.environment import EnvironmentSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sliceworks.infra.cluster.steps import Step
 
 Object = dict[str, Any]
@@ -95,36 +89,6 @@ def test_a_team_and_its_identity_share_one_account_and_one_namespace() -> None:
 def test_a_team_whose_jobs_could_not_act_as_their_identity_is_found(team: str, wrong: str) -> None:
     text = f"  identities: {{workloads: {{trainer: {{namespace: jobs}}}}}}\n  teams: {{research: {team}}}\n"
     assert [each.problem for each in checks.check(environments.small(text))] == ([wrong] if wrong else [])
-
-
-def fields(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[tuple[str, str]]:
-    """Every field of a document: the model that has it, and its name."""
-    if model in seen:
-        return
-    seen.add(model)
-    for name, field in model.model_fields.items():
-        yield model.__name__, name
-        for part in [field.annotation, *walk(field.annotation)]:
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                yield from fields(part, seen)
-
-
-def walk(annotation: Any) -> Iterator[Any]:
-    for part in typing.get_args(annotation):
-        yield part
-        yield from walk(part)
-
-
-def test_every_field_of_the_document_is_read_by_somebody() -> None:
-    """One that nobody reads is one that has no effect. `project` of a reservation and the like are read by their own names too."""
-    source = Path(compose.__file__).parents[2]
-    rooms = [file for room in ("infra", "training", "cli") for file in (source / room).rglob("*.py")]
-    text = "\n".join(file.read_text() for file in rooms)
-    listed = list(fields(EnvironmentSpec, set()))
-    assert len(listed) > 100
-    whole = {"Private"}  # handed to Terraform as it is
-    unread = [f"{model}.{name}" for model, name in listed if model not in whole and not re.search(rf"\.{name}\b", text)]
-    assert unread == []
 
 
 def test_two_parts_that_contradict_each_other_are_refused() -> None:
@@ -281,7 +245,7 @@ def test_a_base_that_uses_more_of_kustomize_than_we_do_is_refused(tmp_path: Path
         ("  addons: {graphs: true}\n", "addons.graphs: there is no image of our controllers"),
         ("  registry: {build: [controllers]}\n", "registry.build: apply builds no images (controllers)"),
         ("  selfService: {graphs: [a.yaml]}\n", "selfService.graphs: nobody would serve them"),
-        ("  addons: {gateway: true}\n", "addons.gateway: apply brings no gateway"),
+        ("  addons: {gateway: true}\n", "addons.gateway: there is no registry to build its image into"),
         ("  addons: {kueue: false}\n  teams: {a: {}}\n", "teams: without addons.kueue"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.infra import images
 from sliceworks.infra.cluster.controllers import image
 from sliceworks.infra.names import Names
 
@@ -22,11 +23,12 @@ def undone(environment: Environment) -> Iterator[str]:
     wanted = [name for name in ("slices", "graphs") if getattr(addons, name)]
     if wanted and not image(environment):
         yield f"addons.{wanted[0]}: there is no image of our controllers: give registry with build: [controllers], or addons.image"
-    if spec.registry and spec.registry.build:
-        listed = ", ".join(spec.registry.build)
+    built = images.wanted(environment)
+    if built:
+        listed = ", ".join(built)
         yield f"registry.build: apply builds no images ({listed}): `sliceworks env cloudbuild` writes the build that does"
-    if addons.gateway:
-        yield "addons.gateway: apply brings no gateway: `sliceworks models deploy` brings one with each model service that has it"
+    if addons.gateway and not spec.registry:
+        yield "addons.gateway: there is no registry to build its image into: give registry, or name an image in each model service"
     if spec.teams and not addons.kueue:
         yield "teams: without addons.kueue they get namespaces and accounts, and no queues"
     if spec.self_service and spec.self_service.graphs and not addons.graphs:

@@ -78,7 +78,9 @@ class Addons(Spec):
     slices: bool = Field(default=False, description="The controller that makes node pools for waiting jobs.")
     graphs: bool = Field(default=False, description="The controller of self-service graphs.")
     image: str = Field(default="", description="The image of our controllers; `REGISTRY/controllers:VERSION` when left out.")
-    gateway: bool = Field(default=False, description="The gateway in front of model servers.")
+    gateway: bool = Field(
+        default=False, description="Gateways in front of model servers: their image is built, and the Gateway API is on."
+    )
     mesh: bool = Field(default=False, description="Fleet membership and managed service mesh.")
     versions: Versions = Versions()
     checksums: Checksums = Checksums()

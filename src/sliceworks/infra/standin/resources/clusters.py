@@ -27,6 +27,7 @@ _NAMES = Names(
         "cluster_autoscaling": "autoscaling",
         "cluster_autoscaling.auto_provisioning_defaults": "autoprovisioningNodePoolDefaults",
         "dns_config": "networkConfig.dnsConfig",
+        "gateway_api_config": "networkConfig.gatewayApiConfig",
         "dns_config.cluster_dns": "clusterDns",
         "logging_config.enable_components": "componentConfig.enableComponents",
         "monitoring_config.enable_components": "componentConfig.enableComponents",
@@ -130,6 +131,9 @@ class Cluster:
         for field, desired in _DESIRED.items():
             if new.get(field) != old.get(field):
                 await done(settings, planned, ("PUT", path), {"update": {desired: new.get(field)}})
+        gateways = [(each.get("networkConfig") or {}).get("gatewayApiConfig") for each in (new, old)]
+        if gateways[0] != gateways[1]:
+            await done(settings, planned, ("PUT", path), {"update": {"desiredGatewayApiConfig": gateways[0]}})
         if new.get("resourceLabels") != old.get("resourceLabels"):
             now = await settings.session("container").call("GET", f"/{path}")
             labels = {"resourceLabels": new.get("resourceLabels") or {}, "labelFingerprint": now.get("labelFingerprint", "")}
