@@ -1,7 +1,8 @@
-"""A cluster that may only be looked at: whatever a page tries, nothing but a read leaves this process."""
+"""A cluster that may only be looked at: whatever a page tries, nothing but a read or a question leaves this process."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import SliceworksError
@@ -11,7 +12,11 @@ if TYPE_CHECKING:
     from sliceworks.kube.transport import Request, Response, Transport
 
 _READS = ("GET", "HEAD")
-_QUESTIONS = ("/apis/authorization.k8s.io/",)  # asked by POST, and change nothing: what one may do
+# Asked by POST, and changing nothing: what one may do, and a prompt to a model behind the API server's proxy.
+_questions = re.compile(
+    r"/apis/authorization\.k8s\.io/.*"
+    r"|/api/v1/namespaces/[^/]+/services/[^/]+/proxy/(v1/chat/completions|v1/generate|generate|v2/models/[^/]+/generate_stream)"
+).fullmatch
 
 
 class LookingOnly:
@@ -22,7 +27,7 @@ class LookingOnly:
 
     async def send(self, request: Request, *, stream: bool = False) -> Response:
         """Send a read."""
-        if request.method not in _READS and not request.path.startswith(_QUESTIONS):
+        if request.method not in _READS and not _questions(request.path):
             raise SliceworksError("this console only looks", hint="start it with --allow-changes")
         return await self._transport.send(request, stream=stream)
 

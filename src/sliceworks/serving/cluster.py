@@ -88,13 +88,13 @@ async def look(client: Client, record: Record, namespace: str) -> Seen:
     if stands.state not in ("ready", "stopped"):
         told = (await client.list_all(CORE_EVENT, namespace, fields="type=Warning")).items
         names = {each.name for each in record.objects} | {each["metadata"]["name"] for each in pods}
-        own = [each for each in told if _begins((each.get("involvedObject") or {}).get("name", ""), names)]
+        own = [each for each in told if begins((each.get("involvedObject") or {}).get("name", ""), names)]
         jobs = [each for each in running if each["kind"] == "Job" and records.reference(each) in record.objects]
         causes = why.explain(pods, jobs, own)
     return Seen(record, stands, tuple(pods), tuple(services), tuple(causes))
 
 
-def _begins(name: str, names: set[str]) -> bool:
+def begins(name: str, names: set[str]) -> bool:
     """ReplicaSets are called after their Deployments."""
     return name in names or name.rpartition("-")[0] in names
 
