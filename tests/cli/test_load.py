@@ -129,24 +129,42 @@ def test_search_finds_a_limit(echo: str, document: Callable[..., Path], capsys: 
     assert all(Path(each["run"], "run.json").exists() for each in found["probes"])
 
 
-@pytest.mark.parametrize("name", ["llama2-7b", "llama2-70b", "chat", "densenet", "replay"])
-def test_examples(echo: str, name: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
-    """Each example as it is, but shorter, and to the echo model."""
+def shortened(name: str) -> dict[str, Any]:
+    """An example as it is, but shorter and slower; what it names beside itself is found from elsewhere too."""
     (given,) = yamls.load_path(EXAMPLES / f"{name}.yaml")
-    spec = given.data["spec"]
+    spec: dict[str, Any] = given.data["spec"]
     for stage in spec["stages"]:
         stage["for"] = "700ms"
+        if "poisson" in stage:
+            stage["poisson"] = 20
     spec["warmUp"] = "100ms"
+    spec["slo"] = ["errors < 1%"]  # how fast an answer comes says nothing about a machine that runs tests
     if "steps" in spec["stages"][0]:
         spec["stages"][0]["steps"]["rates"] = [10, 20]
-    for field in ("file", "trace"):
-        if field in spec.get("prompts", {}):
-            spec["prompts"][field] = str(EXAMPLES / spec["prompts"][field])
-    file = document(name, **spec)
-    assert run(["load", "run", "-f", str(file), "--url", echo, "-q", "-o", "json"]) == 0, capsys.readouterr()
+    spec.pop("results", None)
+    for place in (spec.get("prompts", {}), spec["target"].get("modelService", {})):
+        for field in ("file", "trace"):
+            if field in place:
+                place[field] = str(EXAMPLES / place[field])
+    return spec
+
+
+@pytest.mark.parametrize("name", sorted(each.stem for each in EXAMPLES.glob("*.yaml") if each.stem != "search"))
+def test_examples(echo: str, name: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    file = document(name, **shortened(name))
+    assert run(["load", "run", "-f", str(file), "--url", echo, "-q", "-o", "json", "--on", "here", "--workers", "1"]) == 0, (
+        capsys.readouterr()
+    )
     summary = orjson.loads(capsys.readouterr().out)["summary"]
     assert summary["requests"] > 0
     assert summary["errorRate"] == 0
+
+
+def test_the_example_of_a_search(echo: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    file = document("search", **shortened("search"))
+    asked = ["load", "search", "-f", str(file), "--url", echo, "--from", "5", "--most", "10", "--for", "600ms", "-q"]
+    assert run(asked) == 0
+    assert "10 requests/s hold, the most that was tried" in capsys.readouterr().out
 
 
 def test_a_killed_run_is_put_together_later(
@@ -184,6 +202,12 @@ def test_a_killed_run_is_put_together_later(
         ({"warmUp": "5s"}, "leaves nothing"),
         ({"target": {"url": "http://127.0.0.1:1", "key": {"env": "NOT_THERE"}}}, "which is not set"),
         ({"workerz": {}}, "did you mean workers?"),
+        ({"workers": {"where": "cluster"}}, "workers on a cluster need an image"),
+        ({"target": {"url": "http://a", "modelService": {"name": "b"}}}, "give url or modelService, one of them"),
+        ({"target": {"modelService": {}}}, "give name or file, one of them"),
+        ({"api": "oip-infer", "infer": {"inputs": [{"name": "x"}]}}, "infer.inputs[0] has no data, and no shape"),
+        ({"api": "oip-infer", "infer": {"inputs": [{"shape": [2], "datatype": "BF16"}]}}, "none can be made up of datatype BF16"),
+        ({"tokens": {"tokenizer": "none.json"}}, "cannot read the tokenizer"),
     ],
 )
 def test_bad_documents(

@@ -10,7 +10,7 @@ from tests.support.load_tests import spec
 
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.loadtest import prompts
-from sliceworks.specs.load_test import Lengths
+from sliceworks.specs.load_asking import Lengths
 
 if TYPE_CHECKING:
     from pathlib import Path

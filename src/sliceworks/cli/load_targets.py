@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sliceworks.kube import Client
     from sliceworks.serving.doors import Door
     from sliceworks.serving.record import Record
-    from sliceworks.specs.load_test import ServiceTarget
+    from sliceworks.specs.load_asking import ServiceTarget
     from sliceworks.specs.serving import ModelService
 
 KEY = "SLICEWORKS_GATEWAY_KEY"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sliceworks.specs.load_test import Lengths, Synthetic
-    from sliceworks.specs.load_test import Prompts as Source
+    from sliceworks.specs.load_asking import Lengths, Synthetic
+    from sliceworks.specs.load_asking import Prompts as Source
 
 # Short, common English words: the usual tokenizers give each of them, with the space before it, one token.
 _TEXT = (

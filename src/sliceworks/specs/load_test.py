@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from sliceworks.specs.gateway import Secret
+from sliceworks.specs.load_asking import Options, Plain, Positive, Prompts, Target, rate
 from sliceworks.specs.model import Metadata, Name, Seconds, Spec
 from sliceworks.specs.objectives import parse
 from sliceworks.specs.serving.parts import Image, Pool
 from sliceworks.specs.serving.parts import Place as Bucketed
 from sliceworks.specs.training import Amount
 
-Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0, le=1_000_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Api = Literal["openai-chat", "openai-completions", "oip-infer", "oip-generate", "sax", "jetstream", "http"]
-STREAMS = frozenset({"openai-chat", "openai-completions", "oip-generate", "jetstream"})
-"""The APIs that can answer piece by piece."""
-
-
-def _rate(value: object) -> object:
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+DATATYPES = frozenset(
+    {"BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"}
+)
+"""Of tensors whose values can be made up."""
 
 
 def _lasting(value: float) -> float:
@@ -38,109 +34,10 @@ def _objective(value: str) -> str:
     return value
 
 
-PerSecond = Annotated[Rate, BeforeValidator(_rate)]
+PerSecond = Annotated[Rate, BeforeValidator(rate)]
 Lasting = Annotated[Seconds, AfterValidator(_lasting)]
 Objective = Annotated[str, AfterValidator(_objective)]
-Weight = Annotated[Share, BeforeValidator(_rate)]
-
-
-class ServiceTarget(Spec):
-    """A model service that is deployed, by its name or by its document: address, API, model and key are found in the cluster."""
-
-    name: Name | None = None
-    namespace: Name | None = Field(default=None, description="The command's when left out, or the one in the file.")
-    file: str = Field(default="", description="The document of the model service, beside this one.")
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if bool(self.name) == bool(self.file):
-            raise ValueError("give name or file, one of them")
-        return self
-
-
-class Target(Spec):
-    """Who is asked."""
-
-    url: str = ""
-    model_service: ServiceTarget | None = None
-    key: Secret | None = Field(
-        default=None,
-        description="Where the key is kept that is sent as a bearer token. "
-        "For a model service it is found in the gateway's Secret where left out.",
-    )
-    authority: str = Field(default="", description="A file of certificates to trust for https.")
-
-    @model_validator(mode="after")
-    def _address(self) -> Self:
-        if bool(self.url) == bool(self.model_service):
-            raise ValueError("give url or modelService, one of them")
-        parts = urlsplit(self.url)
-        if self.url and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment):
-            raise ValueError(f"a url is such as http://127.0.0.1:8080, found {self.url!r}")
-        return self
-
-
-class Lengths(Spec):
-    """How long something is, in tokens: always the same, evenly between two bounds, or around a mean, never outside the bounds."""
-
-    mean: Positive
-    deviation: Annotated[float, Field(ge=0), BeforeValidator(_rate)] = 0.0
-    least: Positive = 1
-    most: Positive = 1_000_000
-    shape: Literal["normal", "lognormal", "uniform"] = Field(
-        default="normal", description="uniform is even between least and most."
-    )
-
-    @model_validator(mode="after")
-    def _bounds(self) -> Self:
-        if not self.least <= self.mean <= self.most:
-            raise ValueError(f"the mean {self.mean} is not between least {self.least} and most {self.most}")
-        return self
-
-
-class SharedPrefix(Spec):
-    """A beginning that several prompts have in common, such as a system prompt: servers that keep it answer sooner."""
-
-    tokens: Positive
-    groups: Positive = 1
-
-
-class Synthetic(Spec):
-    """Prompts made up of common words, about as long as asked for."""
-
-    input: Lengths
-    output: Lengths | None = Field(default=None, description="What each request asks for at most; the options' when left out.")
-    prefix: SharedPrefix | None = None
-    count: Positive = Field(default=1_000, description="How many different ones; then they come again.")
-
-
-class Prompts(Spec):
-    """What is sent: lines of a file, made-up texts, or a trace with the moments at which its requests came."""
-
-    file: str = Field(
-        default="", description="JSON lines: a text, or an object with a prompt or messages. Also gs://bucket/prompts.jsonl."
-    )
-    field: str = Field(default="prompt", description="The field of the text.")
-    order: Literal["as-written", "shuffled"] = "as-written"
-    synthetic: Synthetic | None = None
-    texts: list[str] = Field(default_factory=list)
-    trace: str = Field(
-        default="",
-        description="JSON lines with timestamp in ms, and prompt, or input_length and output_length in tokens. Also gs://.",
-    )
-    turns: Positive = Field(default=1, description="Requests of one conversation, each with what was said before; a chat only.")
-    think: Seconds = Field(default=0.0, description="From an answer to the next turn.")
-
-    @property
-    def source(self) -> str:
-        """The name of the file that they are in; nothing where they are in none."""
-        return self.file or self.trace
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if sum(map(bool, (self.file, self.synthetic, self.texts, self.trace))) != 1:
-            raise ValueError("give one of file, synthetic, texts and trace")
-        return self
+Weight = Annotated[Share, BeforeValidator(rate)]
 
 
 class Ramp(Spec):
@@ -167,7 +64,7 @@ class Stage(Spec):
     ramp: Ramp | None = None
     steps: Steps | None = None
     users: Positive | None = Field(default=None, description="Closed: so many send one request after the other's answer.")
-    replay: Annotated[float, Field(gt=0), BeforeValidator(_rate)] | None = Field(
+    replay: Annotated[float, Field(gt=0), BeforeValidator(rate)] | None = Field(
         default=None, description="The trace, so many times as fast as it was."
     )
     lasts: Lasting | None = Field(default=None, alias="for", description="How long; each step of steps. A replay may do without.")
@@ -180,24 +77,6 @@ class Stage(Spec):
         if self.lasts is None and self.replay is None:
             raise ValueError("for: how long it lasts is missing")
         return self
-
-
-class Options(Spec):
-    """What is asked of the model beside the prompt."""
-
-    max_tokens: Positive = 128
-    temperature: Annotated[float, Field(ge=0), BeforeValidator(_rate)] | None = None
-    ignore_eos: bool = Field(default=False, description="Go on to maxTokens whatever the model says; vLLM's field.")
-    extra: dict[str, Any] = Field(default_factory=dict, description="Put into the request as they are.")
-
-
-class Plain(Spec):
-    """A request of plain HTTP. `{prompt}` in the body is replaced by the prompt, as the inside of a JSON string."""
-
-    method: Literal["GET", "POST", "PUT"] = "POST"
-    path: str = "/"
-    headers: dict[str, str] = Field(default_factory=dict)
-    body: str = ""
 
 
 class Times(Spec):
@@ -267,7 +146,10 @@ class LoadTestSpec(Spec):
     stream: bool = True
     options: Options = Options()
     http: Plain | None = None
-    infer: dict[str, Any] | None = Field(default=None, description="The body of an infer request of the Open Inference Protocol.")
+    infer: dict[str, Any] | None = Field(
+        default=None,
+        description="The body of an infer request of the Open Inference Protocol. Inputs without data get made-up values.",
+    )
     prompts: Prompts | None = None
     stages: Annotated[list[Stage], Field(min_length=1)]
     warm_up: Seconds = Field(default=0.0, description="At the beginning; sent, and not counted.")
@@ -302,12 +184,29 @@ def asked_wrongly(spec: LoadTestSpec) -> list[str]:
         found.append(f"http is for api http, not for {spec.api}")
     if spec.api == "oip-infer" and spec.infer is None:
         found.append("api oip-infer needs the field infer: the body of the request")
+    found += infer_problems(spec.infer or {})
     if spec.api != "http" and not spec.model:
         found.append("model is required")
     if spec.api not in {"http", "oip-infer"} and spec.prompts is None:
         found.append("prompts are required")
     if spec.prompts and spec.prompts.turns > 1 and spec.api != "openai-chat":
         found.append("several turns need api openai-chat")
+    return found
+
+
+def infer_problems(infer: dict[str, Any]) -> list[str]:
+    """What is wrong with tensors whose values are to be made up."""
+    found, inputs = [], infer.get("inputs", [])
+    if not isinstance(inputs, list) or not all(isinstance(each, dict) for each in inputs):
+        return ["infer.inputs is a list of tensors"]
+    for number, each in enumerate(inputs):
+        shape, kind = each.get("shape"), each.get("datatype")
+        if "data" in each:
+            continue
+        if not isinstance(shape, list) or not all(isinstance(side, int) and side > 0 for side in shape):
+            found.append(f"infer.inputs[{number}] has no data, and no shape to make some up for")
+        elif kind not in DATATYPES:
+            found.append(f"infer.inputs[{number}] has no data, and none can be made up of datatype {kind}")
     return found
 
 

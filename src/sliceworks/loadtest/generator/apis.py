@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import orjson
 
+from sliceworks.loadtest import tensors
 from sliceworks.loadtest.generator import answers
 
 if TYPE_CHECKING:
@@ -62,6 +63,21 @@ class PlainApi:
         return answers.Bytes(record)
 
 
+@dataclass(frozen=True, slots=True)
+class FixedApi:
+    """POSTs the same body each time."""
+
+    head: bytes
+    body: bytes
+    read: Callable[[Record], Answer]
+
+    def request(self, prompt: Prompt, number: int) -> bytes:
+        return b"%s%d\r\nContent-Length: %d\r\n\r\n%s" % (self.head, number, len(self.body), self.body)
+
+    def answer(self, record: Record) -> Answer:
+        return self.read(record)
+
+
 def api_of(spec: LoadTestSpec, url: str, key: str) -> Api:
     """The API that a test asks."""
     base = urlsplit(url)
@@ -70,6 +86,10 @@ def api_of(spec: LoadTestSpec, url: str, key: str) -> Api:
         before, found, after = spec.http.body.partition("{prompt}")
         head = _head(spec.http.method, base.path.rstrip("/") + spec.http.path, base.netloc, key, spec.http.headers)
         return PlainApi(head, before.encode(), after.encode() if found else None)
+    if spec.api == "oip-infer":
+        path = f"{base.path.rstrip('/')}/v2/models/{quote(spec.model, safe='')}/infer"
+        made = orjson.dumps(tensors.filled(spec.infer or {}, spec.seed))
+        return FixedApi(_head("POST", path, base.netloc, key, {}), made, answers.InferWhole)
     path, body, read = _APIS[spec.api](spec)
     return JsonApi(_head("POST", base.path.rstrip("/") + path, base.netloc, key, {}), body, read)
 
@@ -122,11 +142,6 @@ def _generate(spec: LoadTestSpec) -> Parts:
     return f"/v2/models/{quote(spec.model, safe='')}/{verb}", body, answers.GenerateStream if spec.stream else answers.GenerateWhole
 
 
-def _infer(spec: LoadTestSpec) -> Parts:
-    given = spec.infer or {}
-    return f"/v2/models/{quote(spec.model, safe='')}/infer", lambda _: given, answers.InferWhole
-
-
 def _sax(spec: LoadTestSpec) -> Parts:
     def body(prompt: Prompt) -> Object:
         options: Object = {"per_example_max_decode_steps": prompt.max_tokens or spec.options.max_tokens}
@@ -152,7 +167,6 @@ _APIS: dict[str, Callable[[LoadTestSpec], Parts]] = {
     "openai-chat": _chat,
     "openai-completions": _completions,
     "oip-generate": _generate,
-    "oip-infer": _infer,
     "sax": _sax,
     "jetstream": _jetstream,
 }

@@ -1,0 +1,104 @@
+"""`sliceworks load run` against a real Triton on the CPU: the example of an image model, and a model that speaks word by word."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from tests.real import triton
+from tests.real.build import cache_folder
+from tests.support.clusters import real_wanted
+
+from sliceworks.base import yamls
+from sliceworks.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not real_wanted() or sys.platform != "linux", reason="needs a real Triton, on Linux: SLICEWORKS_REAL=1"),
+    pytest.mark.timeout(180),
+]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "load-tests" / "densenet.yaml"
+LOOK = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        found = []
+        for request in requests:
+            picture = pb_utils.get_input_tensor_by_name(request, "data_0").as_numpy()
+            assert picture.shape == (3, 224, 224) and 0.4 < picture.mean() < 0.6
+            found.append(pb_utils.InferenceResponse([pb_utils.Tensor("fc6_1", np.resize(picture, 1000).astype(np.float32))]))
+        return found
+"""
+CONFIG = """
+name: "densenet_onnx"
+backend: "python"
+max_batch_size: 0
+input [{ name: "data_0" data_type: TYPE_FP32 dims: [3, 224, 224] }]
+output [{ name: "fc6_1" data_type: TYPE_FP32 dims: [1000] }]
+instance_group [{ kind: KIND_CPU, count: 1 }]
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[triton.Triton]:
+    """Serves a model with DenseNet's tensors, and the one that speaks; it sees no folder below /tmp."""
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+        models = triton.repository(Path(folder) / "models")
+        (models / "densenet_onnx" / "1").mkdir(parents=True)
+        (models / "densenet_onnx" / "1" / "model.py").write_text(LOOK)
+        (models / "densenet_onnx" / "config.pbtxt").write_text(CONFIG)
+        with triton.running(models, Path(folder) / "log") as running:
+            yield running
+
+
+def answered(server: triton.Triton, model: str) -> int:
+    """How many requests Triton itself has counted."""
+    with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats") as answer:
+        return int(orjson.loads(answer.read())["model_stats"][0]["inference_stats"]["success"]["count"])
+
+
+def performed(folder: Path, server: triton.Triton, spec: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    file = folder / "test.yaml"
+    kind = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "LoadTest", "metadata": {"name": "triton"}}
+    free = {"delivery": {"share": 0.0, "delay": "1h"}, "results": {"folder": str(folder / "runs")}}
+    file.write_text(yamls.dump({**kind, "spec": {**spec, **free}}))
+    code = main.run(["load", "run", "-f", str(file), "--url", server.url, "-q", "-o", "json"])
+    told = capsys.readouterr()
+    assert code == 0, told
+    found: dict[str, Any] = orjson.loads(told.out)
+    return found
+
+
+def test_the_example_of_an_image_model(server: triton.Triton, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (given,) = yamls.load_path(EXAMPLE)
+    spec = {**given.data["spec"], "warmUp": "0s", "stages": [{"constant": 10, "for": "2s"}], "slo": ["errors < 0.1%"]}
+    spec["target"] = {"modelService": {"file": str(EXAMPLE.parent / spec["target"]["modelService"]["file"])}}
+    before = answered(server, "densenet_onnx")
+    summary = performed(tmp_path, server, spec, capsys)["summary"]
+    assert (summary["requests"], summary["succeeded"]) == (20, 20)
+    assert answered(server, "densenet_onnx") - before == 20
+    assert summary["times"]["e2e"]["p50"] > 0
+
+
+def test_a_model_that_speaks_word_by_word(server: triton.Triton, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {
+        "target": {"url": server.url},
+        "api": "oip-generate",
+        "model": "speak",
+        "prompts": {"texts": ["one two three four"]},
+        "stages": [{"constant": 10, "for": "1s"}],
+    }
+    found = performed(tmp_path, server, spec, capsys)
+    assert found["summary"]["succeeded"] == 10
+    assert found["tokens"] == {"server": 0, "tokenizer": 0, "nobody": 10}
+    assert found["summary"]["times"]["itl"]["count"] == 30  # three gaps between four words, of each answer
