@@ -35,6 +35,7 @@ __all__ = [
     "run",
     "since",
     "sleep",
+    "stopwatch",
     "timestamp",
     "uid",
     "wait_until",
@@ -151,6 +152,11 @@ def effort() -> float:
     """Seconds on the machine's own clock, to measure work by: differences only. It stands still where time is virtual, so that
     how fast the machine is changes nothing there."""
     return 0.0 if isinstance(asyncio._get_running_loop(), VirtualLoop) else time.perf_counter()
+
+
+def stopwatch() -> float:
+    """Seconds on the machine's own clock, whatever the loop's: to tell a person how long something took, and to decide nothing."""
+    return time.perf_counter()
 
 
 def since(moment: datetime) -> timedelta:

@@ -7,16 +7,19 @@ replaced by moving the clock.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
 import selectors
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextvars import Context
 
+Ts = TypeVarTuple("Ts")
 Ready = list[tuple[selectors.SelectorKey, int]]
 
 _VIRTUAL_START = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)  # a Monday morning
@@ -64,6 +67,7 @@ class VirtualLoop(TimedLoop):
     def __init__(self, *, start: datetime | None = None, seed: int | None = None) -> None:
         self._elapsed = 0.0
         self._held_until: float | None = None
+        self._timers = 0
         self.randomness = random.Random(0 if seed is None else seed)
         super().__init__(start or _VIRTUAL_START)
 
@@ -81,11 +85,28 @@ class VirtualLoop(TimedLoop):
         finally:
             self.randomness, self._held_until = chance, None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether something real is under way."""
+        return self._held_until is not None
+
     def let_pass(self, seconds: float) -> None:
         """Let so much time pass although it is held."""
         if self._held_until is not None:
             self._held_until = max(self._held_until, self._elapsed + seconds)
             self._write_to_self()
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Set a timer; of those that are due at one moment, the one that was set first comes first."""
+        self._check_closed()
+        timer = _Timer(when, callback, args, self, context)
+        self._timers += 1
+        timer.turn = self._timers
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True
+        return timer
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future = self.create_future()
@@ -119,8 +140,11 @@ class VirtualLoop(TimedLoop):
         return ready
 
     if TYPE_CHECKING:
+        _scheduled: list[_Timer]
 
         def _write_to_self(self) -> None: ...
+
+        def _check_closed(self) -> None: ...
 
 
 class ScaledLoop(TimedLoop):
@@ -183,6 +207,22 @@ class ScaledLoop(TimedLoop):
     if TYPE_CHECKING:
 
         def _write_to_self(self) -> None: ...
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer that knows its turn. asyncio's own order of equal moments depends on every other timer that there is."""
+
+    __slots__ = ("turn",)
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, _Timer):
+            return NotImplemented
+        return self._when < other._when or (self._when == other._when and self.turn < other.turn)
+
+    if TYPE_CHECKING:
+        turn: int
+        _when: float
+        _scheduled: bool
 
 
 class _Selector(selectors.BaseSelector):

@@ -10,9 +10,11 @@ import click
 from sliceworks.base import progress
 from sliceworks.cli import options
 from sliceworks.cli.output import Report, show
+from sliceworks.cli.rehearse_end import finish, report_options
 
 if TYPE_CHECKING:
     from sliceworks.rehearsal.rehearse import Outcome, Rehearsal
+    from sliceworks.specs.scenario import Scenario
 
 
 @click.command()
@@ -21,22 +23,57 @@ if TYPE_CHECKING:
     "--for", "seconds", type=options.DURATION, help="How much of the twin's time passes.  [default: the scenario's, or 1m]"
 )
 @click.option("--seed", type=int, help="One seed, one course of events.  [default: the scenario's, or 0]")
+@click.option("--only", multiple=True, metavar="STEP", help="Take this step of a day, and no other; repeat for more.")
+@click.option("--skip", multiple=True, metavar="STEP", help="Leave this step of a day out; repeat for more.")
+@click.option("--keep", is_flag=True, help="Remove nothing, and leave the twin running for kubectl and the console.")
+@report_options
 @options.output("table", "json", "yaml", "name")
 @options.quiet
-def rehearse(folder: Path, seconds: float | None, seed: int | None, output: str) -> int:
-    """Apply every document in DIR to a fresh twin, in virtual time, and tell what happened.
+def rehearse(
+    *,
+    folder: Path,
+    seconds: float | None,
+    seed: int | None,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    keep: bool,
+    report: Path | None,
+    open_it: bool,
+    output: str,
+) -> int:
+    """Rehearse every document in DIR on a fresh twin, in virtual time, and tell what happened.
 
-    A Scenario among them says what happens when. Nothing is kept, and no cluster but the twin is touched. Exit code 1 when
-    something was refused.
+    A Scenario among them says what happens when. Where it expects something of the day, or has Terraform make the environment, and
+    where there are load tests, DIR is rehearsed as a whole day, in steps: environment, documents, models, day, load-test, destroy.
+    Other folders are applied, and each object is told.
+
+    Nothing is kept unless asked for, and no cluster but the twin is touched. Exit code 1 when something was refused or did not end
+    as expected.
     """
-    from sliceworks.rehearsal import documents
-    from sliceworks.rehearsal.rehearse import rehearse as run
+    from sliceworks.cli import rehearse_day
+    from sliceworks.rehearsal.course import program
 
-    read, scenario = documents.read(folder), documents.scenario(folder)
+    skipped = rehearse_day.skipped(only, skip)
+    found = program.read(folder)
+    scenario = found.scenario
     if seconds is None:
         seconds = scenario.spec.duration if scenario else 60.0
     if seed is None:
         seed = scenario.spec.seed if scenario else 0
+    if not found.is_day and not keep:
+        return _apply(folder, scenario, seconds, seed, output)
+    day = rehearse_day.perform(found, seed=seed, seconds=seconds, skipped=skipped, keep=keep)
+    if output != "table":
+        rehearse_day.show_record(day, output)
+    return finish(day, report, open_it=open_it, words=output == "table")
+
+
+def _apply(folder: Path, scenario: Scenario | None, seconds: float, seed: int, output: str) -> int:
+    """A folder of objects: apply them, let time pass, and tell of each."""
+    from sliceworks.rehearsal import documents
+    from sliceworks.rehearsal.rehearse import rehearse as run
+
+    read = documents.read(folder)
     with progress.working(f"Rehearsing {len(read)} documents of {folder}"):
         done = run(read, scenario=scenario, folder=folder, seconds=seconds, seed=seed)
     if output == "table":

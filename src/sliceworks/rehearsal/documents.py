@@ -19,12 +19,21 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClas
 
 def read(path: Path) -> list[Document]:
     """Every object of a file or folder, in the order in which they are applied. InvalidDocument names file and line."""
-    written = [document for document in yamls.load_path(path) if not is_scenario(document)]
-    folder = path if path.is_dir() else path.parent
+    found = arranged([document for document in yamls.load_path(path) if not is_scenario(document)], folder_of(path))
+    if not found:
+        raise InvalidDocument("has no documents", place=str(path), hint="give a folder of .yaml files, such as examples/platform")
+    return found
+
+
+def folder_of(path: Path) -> Path:
+    """What names of files in documents are relative to."""
+    return path if path.is_dir() else path.parent
+
+
+def arranged(written: list[Document], folder: Path) -> list[Document]:
+    """The objects that documents stand for, each once, in the order in which they are applied."""
     documents = [each for document in written if not _is_service(document) for each in objects(document, folder)]
     documents += _services(documents, [document for document in written if _is_service(document)])
-    if not documents:
-        raise InvalidDocument("has no documents", place=str(path), hint="give a folder of .yaml files, such as examples/platform")
     seen: dict[tuple[str, str, str, str], Document] = {}
     for document in documents:
         identity = _identity(document)

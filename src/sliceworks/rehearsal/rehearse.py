@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -16,14 +18,22 @@ from sliceworks.base import clock, collector
 from sliceworks.base.errors import ApiError, SliceworksError
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource, key_of
+from sliceworks.rehearsal.drill import Death, drilling
 from sliceworks.rehearsal.product import Wants, controllers
 from sliceworks.rehearsal.scenarios import Happening, Step, later_documents, plan, play
 from sliceworks.rehearsal.standing import held_conditions, standing
 from sliceworks.rehearsal.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
     from sliceworks.base.yamls import Document
+    from sliceworks.rehearsal.drill import Mortal
     from sliceworks.specs.scenario import Scenario
+    from sliceworks.twin.cluster import Cluster
+
+    Drill = Callable[[Cluster, list[Mortal]], AbstractAsyncContextManager[list[Death]]]
 
 # What the twin's parts log is in the timeline too: nobody needs it on the terminal as well.
 logging.getLogger("sliceworks").addHandler(logging.NullHandler())
@@ -52,6 +62,8 @@ class Rehearsal:
     moments: list[Moment]
     lasted: float
     happenings: list[Happening] = field(default_factory=list)
+    deaths: list[Death] = field(default_factory=list)
+    """Of the programs that a drill killed."""
 
     @property
     def refused(self) -> list[Outcome]:
@@ -64,21 +76,40 @@ class Rehearsal:
 
 
 def rehearse(
-    documents: list[Document], *, scenario: Scenario | None = None, folder: Path | None = None, seconds: float = 60.0, seed: int = 0
+    documents: list[Document],
+    *,
+    scenario: Scenario | None = None,
+    folder: Path | None = None,
+    seconds: float = 60.0,
+    seed: int = 0,
+    drill: float | None = None,
 ) -> Rehearsal:
-    """Apply documents to a fresh twin, let its time pass with all that a scenario has happen in it, and tell what happened."""
+    """Apply documents to a fresh twin, let its time pass with all that a scenario has happen in it, and tell what happened.
+
+    In a `drill`, some program of the twin or the product dies every so many seconds.
+    """
     steps = plan(scenario, folder or Path(), Random(seed)) if scenario is not None else []
     start = scenario.spec.start if scenario is not None else None
     later = later_documents(scenario, folder or Path()) if scenario is not None else []
     wants = Wants.of([*documents, *later], scenario)
     with collector.rested():
-        return clock.run(_rehearse(documents, steps, seconds, wants), virtual=True, seed=seed, start=start)
+        return clock.run(
+            _rehearse(documents, steps, seconds, wants, partial(_drill, drill, seed)), virtual=True, seed=seed, start=start
+        )
 
 
-async def _rehearse(documents: list[Document], steps: list[Step], seconds: float, wants: Wants) -> Rehearsal:
+def _drill(every: float | None, seed: int, cluster: Cluster, beside: list[Mortal]) -> AbstractAsyncContextManager[list[Death]]:
+    return nullcontext([]) if every is None else drilling(cluster, lambda: beside, every, seed)
+
+
+async def _rehearse(documents: list[Document], steps: list[Step], seconds: float, wants: Wants, drill: Drill) -> Rehearsal:
     from sliceworks.twin.cluster import Cluster
 
-    async with Cluster(config_connector=wants.config_connector) as cluster, controllers(cluster, wants):
+    async with (
+        Cluster(config_connector=wants.config_connector) as cluster,
+        controllers(cluster, wants) as beside,
+        drill(cluster, beside) as deaths,
+    ):
         await clock.sleep(1)  # its own first objects are no news
         timeline = Timeline()
         cluster.store.subscribe(timeline.observe)
@@ -86,15 +117,15 @@ async def _rehearse(documents: list[Document], steps: list[Step], seconds: float
         warnings: list[str] = []
         happenings: list[Happening] = []
         async with Client(cluster.transport(), on_warning=warnings.append) as client:
-            outcomes = [await _apply(client, document, timeline, warnings) for document in documents]
+            outcomes = [await apply_document(client, document, timeline, warnings) for document in documents]
             await play(steps, client, clock.sleep, told=happenings.append)
             await clock.sleep(max(0.0, seconds - timeline.elapsed()))
             for outcome in outcomes:
                 outcome.state = await _state(client, outcome)
-        return Rehearsal(outcomes, list(timeline.moments), timeline.elapsed(), happenings)
+        return Rehearsal(outcomes, list(timeline.moments), timeline.elapsed(), happenings, deaths)
 
 
-async def _apply(client: Client, document: Document, timeline: Timeline, warnings: list[str]) -> Outcome:
+async def apply_document(client: Client, document: Document, timeline: Timeline, warnings: list[str]) -> Outcome:
     """Apply one document as `kubectl apply --server-side` would; a refusal is an outcome, not an end."""
     obj = document.data
     warnings.clear()

@@ -1,4 +1,4 @@
-"""Scenario: what happens when in a rehearsal. Submissions over time, failures, delays, changes of quota, and the cloud."""
+"""Scenario: what happens when in a rehearsal, and what is expected of it: submissions, failures, delays, quotas, the cloud."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from sliceworks.base import quantity
 from sliceworks.specs.clouds import CloudFault, EndCloudFault, SetCloud
+from sliceworks.specs.expectations import Expectation
 from sliceworks.specs.model import Metadata, Moment, Seconds, Spec
 
 Count = Annotated[int, Field(ge=1)]
@@ -185,7 +186,12 @@ class ScenarioSpec(Spec):
     seed: int = 0
     start: Moment | None = None
     duration: Seconds = Field(default=60.0, description="How long a rehearsal of it lasts. A forecast does not ask.")
+    environment: Literal["given", "terraform"] = Field(
+        default="given",
+        description="Whether the machines of an Environment are there from the start, or Terraform makes and removes all of it.",
+    )
     events: list[Event] = Field(default_factory=list)
+    expect: list[Expectation] = Field(default_factory=list, description="A rehearsal in which one of these is not so has failed.")
 
 
 class Scenario(Spec):

@@ -210,6 +210,8 @@ class Day:
     start: str
     """What the twin's clock showed in the beginning, such as `2026-11-16T08:00:00Z`."""
     lasted: float
+    opened: float = 0.0
+    """When the platform stood and the Scenario began: its times count from here."""
     steps: tuple[Step, ...] = ()
     moments: tuple[Moment, ...] = ()
     usage: tuple[Series, ...] = ()
@@ -219,6 +221,8 @@ class Day:
     lives: tuple[Life, ...] = ()
     costs: tuple[Cost, ...] = ()
     incidents: tuple[Incident, ...] = ()
+    left: tuple[str, ...] = ()
+    """What the cloud still had when everything had been removed, and would go on to cost."""
     measured: Measured = field(default_factory=Measured)
 
     @property

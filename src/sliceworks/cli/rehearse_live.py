@@ -1,0 +1,84 @@
+"""What a person sees while a day is rehearsed: a line for each step, and one that moves while the twin's time passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from sliceworks.base import clock, duration, progress
+
+if TYPE_CHECKING:
+    from sliceworks.rehearsal.course.watch import Watch
+    from sliceworks.rehearsal.day.record import Step
+
+_OFTEN = 0.1  # seconds between two looks
+_MARKS = {"done": ("✓", "32"), "failed": ("✗", "31"), "skipped": ("–", "2")}
+
+
+class Live:
+    """Draws on a terminal; says a line for each step elsewhere; nothing when it is to be quiet."""
+
+    def __init__(self) -> None:
+        self._title = self._said = ""
+        self._drawn = 0.0
+        self._display: Any = None
+
+    def __enter__(self) -> Self:
+        if progress.lively() and not progress.is_quiet():
+            from rich.console import Console
+            from rich.live import Live as Display
+
+            self._display = Display(console=Console(stderr=True), auto_refresh=False, transient=True)
+            self._display.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._display is not None:
+            self._display.stop()
+
+    def begin(self, title: str) -> None:
+        """A step begins."""
+        self._title, self._said = title, ""
+        self._draw()
+
+    def said(self, text: str) -> None:
+        """What it has come to."""
+        self._said = text
+        self._draw()
+
+    def passing(self, watch: Watch) -> None:
+        """The twin's time passes."""
+        if self._display is not None and clock.stopwatch() - self._drawn >= _OFTEN:
+            self._drawn = clock.stopwatch()
+            self._draw(_standing(watch))
+
+    def end(self, step: Step, seconds: float) -> None:
+        """A step is over."""
+        mark, colour = _MARKS[step.result]
+        if progress.coloured():
+            mark = f"\x1b[{colour}m{mark}\x1b[0m"
+        lasted = f"{duration.human(step.lasted)} on the twin, " if step.lasted >= 1 else ""
+        line = f"{mark} {step.title}: {step.told or step.result} {progress.dim(f'({lasted}{seconds:.1f} s here)')}"
+        if self._display is None:
+            progress.say(line)
+        else:
+            self._display.console.print(_text(line, ansi=True), highlight=False, soft_wrap=True)
+
+    def _draw(self, standing: str = "") -> None:
+        if self._display is not None:
+            told = "  ".join(filter(None, (standing, self._said)))
+            self._display.update(_text(f"… {self._title}{f': {told}' if told else ''}"), refresh=True)
+
+
+def _standing(watch: Watch) -> str:
+    jobs, chips = watch.jobs, watch.chips
+    waits = f", {jobs.waiting} waiting" if jobs.waiting else ""
+    return f"{clock.now():%H:%M}  {jobs.running} jobs running{waits}, {chips.used} of {chips.there} chips in use"
+
+
+def _text(line: str, *, ansi: bool = False) -> Any:
+    """One line that a narrow terminal cuts rather than breaks."""
+    from rich.text import Text
+
+    found = Text.from_ansi(line) if ansi else Text(line)
+    found.no_wrap, found.overflow = not ansi, "ellipsis"
+    return found

@@ -1,0 +1,160 @@
+"""Load tests in a rehearsal: in real time, by real processes, against a gateway that really runs on this machine.
+
+Behind the gateway stands our own model server, which answers with what it was asked; addresses are free ones of this machine,
+whatever the documents say.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from sliceworks.base import clock, yamls
+from sliceworks.base.errors import SliceworksError, TimedOut
+from sliceworks.rehearsal.day.record import Check, LoadRun
+from sliceworks.specs import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from sliceworks.base.yamls import Document
+    from sliceworks.loadtest.listening import Progress
+    from sliceworks.specs.load_test import LoadTest
+
+Object = dict[str, Any]
+_HOST = "127.0.0.1"
+_QUANTILES = ("p50", "p95", "p99")
+_SOON, _END = 30.0, 5.0
+_SERVER = ("--ttft", "5ms", "--token-time", "1ms", "--quiet")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A gateway of a document with servers behind it, and a folder for everything that they write."""
+
+    gateway: Document
+    work: Path
+    report: Callable[[str], None]
+
+    def run(self, tests: tuple[Document, ...], folder: Path) -> list[LoadRun]:
+        """Run tests one after the other."""
+        with ExitStack() as running:
+            self.report("the gateway starts")
+            url = self._start(running)
+            return [self._test(test, folder, url) for test in tests]
+
+    def _start(self, running: ExitStack) -> str:
+        """Servers for every model, and the gateway before them; returns its address."""
+        data: Object = yamls.load_all(yamls.dump(self.gateway.data), self.gateway.file)[0].data
+        models = data["spec"]["models"]
+        server, front = _free_port(), _free_port()
+        asked = [str(model["name"]) for model in models]
+        running.enter_context(_process(self.work, "servers", "gateway", "echo", "--port", str(server), *_SERVER, *_named(asked)))
+        for model in models:
+            model.pop("discover", None)
+            model["backends"] = [{"kind": "echo", "url": f"http://{_HOST}:{server}"}]
+        data["spec"] |= {"listen": {"host": _HOST, "port": front}, "anonymous": True, "keys": []}
+        data["spec"].pop("admin", None)
+        file = self.work / "gateway.yaml"
+        file.write_text(yamls.dump(data))
+        running.enter_context(_process(self.work, "gateway", "gateway", "run", "--quiet", "-f", str(file)))
+        for what, port in (("servers", server), ("gateway", front)):
+            _until_answers(self.work / f"{what}.log", port)
+        return f"http://{_HOST}:{front}"
+
+    def _test(self, document: Document, folder: Path, url: str) -> LoadRun:
+        from sliceworks.loadtest import merging, plans, results
+        from sliceworks.loadtest.running import Run
+
+        test = cast("LoadTest", documents.read(document))
+        name, place = test.metadata.name, self.work / "load-tests" / test.metadata.name
+        place.mkdir(parents=True)
+        plan = plans.make(test.spec, folder, url=url, key="")
+        self.report(f"{name}: {plan.schedule.lasts:g} s of real time")
+        outcome = clock.run(Run(plan, place, folder, lambda now: self._tell(name, now)).run())
+        merging.merge(place)
+        return _run(name, test, results.conclude(name, plan, outcome, place, {}))
+
+    def _tell(self, name: str, now: Progress) -> None:
+        self.report(f"{name}: {now.sent} requests sent, {now.ended} answered")
+
+
+def _run(name: str, test: LoadTest, found: Object) -> LoadRun:
+    """What is kept of a run."""
+    summary = found["summary"]
+    times = {key: {at: each[at] for at in _QUANTILES if each.get(at) is not None} for key, each in summary["times"].items()}
+    kept = [Check(each["text"], _found(each["found"]), bool(each["kept"])) for each in found["objectives"]]
+    return LoadRun(
+        name,
+        "a gateway on this machine",
+        test.spec.model,
+        int(summary["requests"]),
+        int(summary["requests"]) - int(summary["succeeded"]),
+        float(summary["delivery"]["rateSent"]),
+        float(summary["goodput"]),
+        {key: each for key, each in times.items() if each},
+        (*kept, *(Check("the run counts", problem, kept=False) for problem in found["problems"])),
+    )
+
+
+def _found(value: float | None) -> str:
+    return "nothing was measured" if value is None else f"{value:.4g}"
+
+
+def _named(models: list[str]) -> list[str]:
+    return [part for name in dict.fromkeys(models) for part in ("--model", name)]
+
+
+@contextmanager
+def _process(work: Path, name: str, *arguments: str) -> Iterator[None]:
+    """A command of ours in a process of its own, for a while; what it says is kept in a file."""
+    with (work / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sliceworks", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "NO_COLOR": "1"},
+            start_new_session=True,  # Ctrl-C is for us to hear, who ends it
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _until_answers(log: Path, port: int) -> None:
+    def answers() -> bool:
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            return probe.connect_ex((_HOST, port)) == 0
+
+    if not clock.wait_until(answers, _SOON, every=0.05):
+        said = " / ".join(log.read_text(errors="replace").splitlines()[-2:])
+        raise TimedOut(f"nothing answers at {_HOST}:{port} after {_SOON:g} s: {said or 'it said nothing'}")
+
+
+def check_installed() -> None:
+    """Load tests need packages that not every installation has."""
+    from importlib.util import find_spec
+
+    missing = [name for name in ("locust", "duckdb", "numpy") if find_spec(name) is None]
+    if missing:
+        raise SliceworksError(f"load tests need {', '.join(missing)}", hint="pip install 'sliceworks[load]'")

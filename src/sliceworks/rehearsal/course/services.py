@@ -1,0 +1,61 @@
+"""Model services of a rehearsal: deployed as `models deploy` does it, and taken out again with all that the documents brought."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from sliceworks.base import clock
+from sliceworks.base.errors import InvalidDocument, NotFound
+from sliceworks.kube.resources import key_of
+from sliceworks.serving.checks import check
+from sliceworks.serving.deploying import Deployment, delete
+from sliceworks.specs import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sliceworks.base.yamls import Document
+    from sliceworks.kube.client import Client
+    from sliceworks.rehearsal.course.program import Program
+    from sliceworks.specs.serving import ModelService
+
+_PATIENCE = 3600.0
+_DEFAULT = "default"
+
+
+def read(document: Document) -> ModelService:
+    """A service with which nothing is wrong."""
+    service = cast("ModelService", documents.read(document))
+    for finding in check(service):
+        raise InvalidDocument(finding.problem, place=document.place(*finding.path), hint=finding.remedy)
+    return service
+
+
+async def deploy(client: Client, written: Iterable[Document], tell: Callable[[str], None]) -> None:
+    """Deploy services one after the other, and wait until each is ready."""
+    for document in written:
+        service = read(document)
+        deployment = Deployment(client, service, document.data, service.metadata.namespace or _DEFAULT)
+        await deployment.prepare()
+        record = await deployment.apply(tell, _PATIENCE)
+        await deployment.follow(record, lambda said, name=service.metadata.name: tell(f"{name}: {said}"), _PATIENCE)  # type: ignore[misc]
+
+
+async def withdraw(client: Client, program: Program, tell: Callable[[str], None]) -> None:
+    """Take out what documents brought, the last first; what is gone already is no trouble."""
+    from sliceworks.serving import cluster
+
+    for document in reversed(program.services):
+        service = read(document)
+        name, place = service.metadata.name, service.metadata.namespace or _DEFAULT
+        tell(f"{name} goes")
+        record = next((each for each in await cluster.all_records(client, place) if each.service.metadata.name == name), None)
+        if record is not None:
+            await delete(client, record, place, _PATIENCE)
+    for document in reversed(program.objects):
+        try:
+            key = key_of(document.data)
+            await client.delete(await client.resource_of(document.data), key.name, key.namespace or None)
+        except NotFound:
+            continue
+    await clock.sleep(60)
