@@ -13,9 +13,6 @@ from sliceworks.specs.load_test import LoadTest, LoadTestSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from sliceworks.kube import Client
 
 
@@ -113,39 +110,14 @@ def loaded(folder: Path) -> dict[str, Any]:
 def rendered(folder: Path, form: str) -> str:
     """The report of a run."""
     run = loaded(folder)
-    if form == "json":
-        import orjson
+    from sliceworks.loadtest.report import writing
 
-        return orjson.dumps(run, option=orjson.OPT_INDENT_2).decode() + "\n"
-    if form == "markdown":
-        from sliceworks.loadtest.report import markdown
-
-        return markdown.render(run)
-    from sliceworks.loadtest.report import html
-
-    moments, lasts, begins = _asked(run)
-    return html.render(run, folder, moments, lasts, begins)
+    return writing.rendered(run, folder, form)
 
 
 def counted(folder: Path) -> tuple[float, float]:
     """The part of a run that counts, in seconds from its beginning."""
-    _, lasts, begins = _asked(loaded(folder))
-    return begins, lasts
+    run = loaded(folder)
+    from sliceworks.loadtest.report import writing
 
-
-def _asked(run: dict[str, Any]) -> tuple[NDArray[np.float64], float, float]:
-    """The moments of the schedule of a run, how long it was to last, and its warm-up."""
-    lasts = sum(phase["seconds"] for phase in run["phases"])
-    spec = LoadTestSpec.model_validate(run["spec"])
-    if any(stage.replay for stage in spec.stages):
-        return _no_moments(), lasts + spec.warm_up, spec.warm_up
-    from sliceworks.loadtest import arrivals
-
-    schedule = arrivals.schedule(spec.stages, spec.seed)
-    return schedule.moments / 1e9, schedule.lasts, spec.warm_up
-
-
-def _no_moments() -> NDArray[np.float64]:
-    import numpy as np
-
-    return np.empty(0)
+    return writing.counted(run)
