@@ -57,6 +57,10 @@ def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, out
 
     where = load_runs.Where(*(given[key] for key in ("namespace", "kubeconfig", "context", "twin")))
     test = load_runs.read(file, where, url=url, workers=workers, on=given["senders"])
+    if test.spec.workers.where == "cluster" and (given["locust_csv"] or given["locust_port"]):
+        raise UsageError(
+            "Locust's own files and pages are of senders on this machine", hint="leave them out, or send with --on here"
+        )
     found, folder = load_perform.performed(load_runs.aimed(test), tags=_pairs(tags), locust=_locust(given))
     _show_run(found, output)
     progress.say(f"sliceworks load report {folder} draws it")

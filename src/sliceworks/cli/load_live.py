@@ -24,7 +24,7 @@ class Live:
         self._medians: deque[float] = deque(maxlen=60)
         self._latest: deque[tuple[float, int, int]] = deque(maxlen=11)
         self._began: float | None = None
-        self._said = 0.0
+        self._said: float | None = None
         self._display: Any = None
 
     def __enter__(self) -> Self:
@@ -52,7 +52,7 @@ class Live:
             from rich.text import Text
 
             self._display.update(Text(text), refresh=True)
-        elif moment - self._said >= _LINE_EVERY:
+        elif self._said is None or moment - self._said >= _LINE_EVERY:
             self._said = moment
             progress.say(text.replace("\n", "; "))
 
@@ -65,7 +65,7 @@ class Live:
             else "begins"
         )
         lines = [
-            f"{self._name}: {moment - (self._began or moment):.0f} of {self._lasts:.0f} s",
+            f"{self._name}: {moment - (moment if self._began is None else self._began):.0f} of {self._lasts:.0f} s",
             f"{rates}, {now.sent - now.ended:,} under way, {now.ended:,} answered",
         ]
         if self._medians:
