@@ -38,6 +38,9 @@ broke off, there are rows of its senders and `note.json` in place of these: `sli
 | `pieces`, `bytes_out`, `bytes_in` | how many pieces and bytes |
 | `prompt`, `turn`, `phase`, `worker` | which prompt, which turn of a conversation, which phase of the test, which sender |
 | `status`, `failure` | the HTTP status, and what went wrong |
+
+In `pieces.parquet`, `request` and `piece` say which piece of which request it is, `came` how many seconds after the request left it was
+there, and `gap` how many after the piece before.
 """
 _WORDS = {
     "Positive": "number, 1 or more",

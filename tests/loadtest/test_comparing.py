@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from tests.support.load_tests import failed, record, written
 
+from sliceworks.loadtest import comparing
 from sliceworks.loadtest.comparing import Change, Side, compare
 from sliceworks.loadtest.rows import Failure
 
@@ -49,3 +52,32 @@ def test_more_errors_are_worse(tmp_path: Path) -> None:
     assert found["errors"].verdict == "worse"
     assert found["errors"].after > 0.04
     assert found["e2e p50"].verdict == "same"
+
+
+def test_a_slowness_that_lasts_is_not_taken_for_many_slow_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs of one server, which is slow or fast for fifty requests at a time."""
+    random = np.random.default_rng(3)
+    runs = [np.exp(np.repeat(random.normal(0, 0.4, 40), 50) + random.normal(0, 0.1, 2_000)) for _ in range(16)]
+    monkeypatch.setattr(comparing, "_DRAWS", 100)
+
+    def mistaken() -> int:
+        changes = [comparing._change("", [one, other], 50.0, 0.05, random) for one, other in itertools.pairwise(runs)]
+        return sum(not change.low <= 0 <= change.high for change in changes)
+
+    assert mistaken() <= 3
+    # If rows were drawn nearly one by one, most pairs would seem to differ.
+    monkeypatch.setattr(comparing, "_STRETCHES", 500)
+    assert mistaken() >= 7
+
+
+def test_errors_that_come_at_once_are_one_event(tmp_path: Path) -> None:
+    def burst(folder: Path, errors: int) -> Side:
+        folder.mkdir()
+        records = [record(n, n / 100) for n in range(2_000 - errors)]
+        written(folder, records + [failed(2_000 - errors + n, (2_000 - errors + n) / 100, Failure.CLOSED) for n in range(errors)])
+        return Side(folder, 0.0, 20.0)
+
+    found = by_name(compare(burst(tmp_path / "a", 0), burst(tmp_path / "b", 40)))["errors"]
+    assert found.after == pytest.approx(0.02)
+    assert found.low <= 0 < found.high
+    assert found.verdict == "same"

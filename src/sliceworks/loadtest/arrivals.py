@@ -35,6 +35,8 @@ class Phase:
     lasts: float
     name: str
     users: int = 0
+    steady: bool = True
+    """The load is the same from its beginning to its end."""
 
     @property
     def ends(self) -> float:
@@ -70,7 +72,7 @@ def schedule(stages: Sequence[Stage], seed: int, trace: NDArray[np.float64] | No
     begins = 0.0
     for index, stage in enumerate(stages):
         for name, lasts, found in _parts(stage, np.random.default_rng([seed, index]), trace):
-            phase = Phase(len(phases), begins, lasts, name, stage.users or 0)
+            phase = Phase(len(phases), begins, lasts, name, stage.users or 0, stage.ramp is None and stage.replay is None)
             phases.append(phase)
             moments.append(np.round((found + begins) * SECOND).astype(np.int64))
             numbers.append(np.full(len(found), phase.number, dtype=np.uint16))

@@ -1,7 +1,8 @@
 """Two runs side by side: how much each figure changed, and whether that is more than chance.
 
-The interval comes from drawing anew from both runs' own rows, many times. A change counts when its whole interval lies on one side
-of nothing, and when it is large enough to matter.
+The interval comes from drawing anew from both runs' own rows, many times. What is drawn are stretches of time, not single rows: a
+server that is slow now is slow a moment later too, and rows that are not free of each other must not count as if they were. A
+change counts when its whole interval lies on one side of nothing, and when it is large enough to matter.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sliceworks.loadtest.statistics import Table, Window, exact
+from sliceworks.loadtest.samples import Values
+from sliceworks.loadtest.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,10 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.float64]
+
 _DRAWS = 300
 _MOST = 50_000
 """Rows of a run that are drawn from: enough for a p99 with five hundred beyond it."""
-_FIGURES: tuple[tuple[str, float | str], ...] = (
+_STRETCHES = 40
+_FIGURES: tuple[tuple[str, float], ...] = (
     ("ttft", 50.0),
     ("ttft", 99.0),
     ("tpot", 50.0),
@@ -67,44 +72,36 @@ class Side:
 def compare(before: Side, after: Side, *, matters: float = 0.05, seed: int = 0) -> list[Change]:
     """All figures that both runs have."""
     random = np.random.default_rng(seed)
-    tables = [Table(side.folder, Window(side.begins, side.ends, np.empty(0))) for side in (before, after)]
-    measures = [table.measures() for table in tables]
     found = []
-    for measure, quantile in _FIGURES:
-        values = [each[measure][1] for each in measures]
-        if all(len(each) >= 20 for each in values):
-            found.append(_change(f"{measure} p{quantile:g}", values, _percentile(float(quantile)), matters, random))
-    errors = [(~table.good).astype(np.float64) for table in tables]
+    with Table(before.folder, before.begins, before.ends) as one, Table(after.folder, after.begins, after.ends) as other:
+        for measure, quantile in _FIGURES:
+            values = [table.measure(measure)[1] for table in (one, other)]
+            if all(len(each) >= _STRETCHES for each in values):
+                found.append(_change(f"{measure} p{quantile:g}", values, quantile, matters, random))
+        errors = [(~table.good).astype(np.float64) for table in (one, other)]
     if all(len(each) for each in errors):
         found.append(_difference("errors", errors, matters, random))
     return found
 
 
-def _percentile(quantile: float) -> Callable[[NDArray[np.float64]], float]:
-    return lambda values: exact(np.sort(values), quantile)
+def _change(name: str, values: list[Floats], quantile: float, matters: float, random: np.random.Generator) -> Change:
+    drawn = [_drawn(_some(each, random), random, lambda some: Values(some).at([quantile])[0]) for each in values]
+    low, high = np.quantile(drawn[1] / np.maximum(drawn[0], 1e-12) - 1, [0.025, 0.975])
+    before, after = (Values(each).at([quantile])[0] for each in values)
+    return Change(name, before, after, float(low), float(high), matters)
 
 
-def _change(
-    name: str,
-    values: list[NDArray[np.float64]],
-    figure: Callable[[NDArray[np.float64]], float],
-    matters: float,
-    random: np.random.Generator,
-) -> Change:
-    drawn = [_some(each, random) for each in values]
-    ratios = np.asarray(
-        [
-            figure(random.choice(drawn[1], len(drawn[1]))) / max(figure(random.choice(drawn[0], len(drawn[0]))), 1e-12) - 1
-            for _ in range(_DRAWS)
-        ]
-    )
-    low, high = np.quantile(ratios, [0.025, 0.975])
-    return Change(name, figure(values[0]), figure(values[1]), float(low), float(high), matters)
+def _drawn(values: Floats, random: np.random.Generator, figure: Callable[[Floats], float]) -> Floats:
+    """The figure, of as many stretches of a run as there are, drawn at random and some of them twice; many times."""
+    count = min(_STRETCHES, len(values))
+    stretches = np.array_split(values, count)
+    draws = ([stretches[each] for each in random.integers(0, count, count)] for _ in range(_DRAWS))
+    return np.asarray([figure(np.concatenate(some)) for some in draws])
 
 
-def _difference(name: str, values: list[NDArray[np.float64]], matters: float, random: np.random.Generator) -> Change:
+def _difference(name: str, values: list[Floats], matters: float, random: np.random.Generator) -> Change:
     """Shares of errors: their difference counts, not their ratio, as one of them is often nothing."""
-    drawn = [random.binomial(len(each), each.mean(), _DRAWS) / len(each) for each in values]
+    drawn = [_drawn(_some(each, random), random, lambda some: float(some.mean())) for each in values]
     low, high = np.quantile(drawn[1] - drawn[0], [0.025, 0.975])
     return Errors(name, float(values[0].mean()), float(values[1].mean()), float(low), float(high), min(matters, 0.005))
 
@@ -117,5 +114,6 @@ class Errors(Change):
         return self.after - self.before
 
 
-def _some(values: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
-    return values if len(values) <= _MOST else random.choice(values, _MOST, replace=False)
+def _some(values: Floats, random: np.random.Generator) -> Floats:
+    """Not too many of them, in their order."""
+    return values if len(values) <= _MOST else values[np.sort(random.choice(len(values), _MOST, replace=False))]

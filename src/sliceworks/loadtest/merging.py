@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 REQUESTS, PIECES = "requests.parquet", "pieces.parquet"
-_BLOCK = 4_000_000
+_BLOCK = 500_000
 _MOMENTS = ("intended", "sent", "first_byte", "first_token", "ended")
 _COUNTS = ("bytes_out", "bytes_in", "prompt", "status", "phase", "worker", "turn", "pieces")
 
@@ -39,13 +39,13 @@ def merge(folder: Path) -> Merged:
     files = sorted(folder.glob("worker-*.rows"))
     requests = pieces = 0
     with tempfile.TemporaryDirectory(dir=folder, prefix=".merge-") as space, duckdb.connect(f"{space}/all.duckdb") as connection:
-        connection.execute("SET memory_limit = '1GB'")
+        connection.execute("SET memory_limit = '700MB'")
+        _take(connection, np.empty(0, rows.DTYPE), np.empty(0, np.uint32), 0)
         for file in files:
-            found, at = rows.read(file)
-            _take(connection, found, at, requests)
-            requests, pieces = requests + len(found), pieces + len(at)
-        if not requests:
-            _take(connection, np.empty(0, rows.DTYPE), np.empty(0, np.uint32), 0)
+            # A block at a time: a table of ten million must not be in memory whole.
+            for found, at in rows.blocks(file, _BLOCK):
+                _take(connection, found, at, requests)
+                requests, pieces = requests + len(found), pieces + len(at)
         _store(connection, "SELECT * FROM requests ORDER BY intended, number, turn", folder / REQUESTS)
         _store(connection, "SELECT * FROM pieces ORDER BY request, piece", folder / PIECES)
     for file in files:
@@ -54,23 +54,19 @@ def merge(folder: Path) -> Merged:
     return Merged(requests, pieces, len(files))
 
 
-def _take(connection: duckdb.DuckDBPyConnection, found: NDArray[Any], at: NDArray[np.uint32], first: int) -> None:
-    """Add one worker's rows, a block at a time: a table of ten million must not be in memory twice."""
-    for begin in range(0, max(len(found), 1), _BLOCK):
-        block = found[begin : begin + _BLOCK]
-        requests: dict[str, NDArray[Any]] = {"request": np.arange(first + begin, first + begin + len(block), dtype=np.int64)}
-        requests |= {"number": block["number"].copy()}
-        requests |= {name: _seconds(block[name]) for name in _MOMENTS}
-        requests |= {name: block[name].astype(np.int64) for name in (*_COUNTS, "tokens_in", "tokens_out", "failure")}
-        counts = block["pieces"].astype(np.int64)
-        pieces = _pieces(requests["request"], block["pieces_from"], counts, at)
-        for table, columns in (("requests", requests), ("pieces", pieces)):
-            _append(connection, table, columns)
+def _take(connection: duckdb.DuckDBPyConnection, block: NDArray[Any], at: NDArray[np.uint32], first: int) -> None:
+    """Add rows and their pieces."""
+    requests: dict[str, NDArray[Any]] = {"request": np.arange(first, first + len(block), dtype=np.int64)}
+    requests |= {"number": block["number"].copy()}
+    requests |= {name: _seconds(block[name]) for name in _MOMENTS}
+    requests |= {name: block[name].astype(np.int64) for name in (*_COUNTS, "tokens_in", "tokens_out", "failure")}
+    for table, columns in (("requests", requests), ("pieces", _pieces(requests["request"], requests["pieces"], at))):
+        _append(connection, table, columns)
 
 
 def _append(connection: duckdb.DuckDBPyConnection, table: str, columns: dict[str, NDArray[Any]]) -> None:
     connection.register("block", columns)
-    wanted = _REQUEST if table == "requests" else "request, piece, came / 1e6 AS came"
+    wanted = _REQUEST if table == "requests" else _PIECE
     try:
         connection.execute(f"CREATE TABLE IF NOT EXISTS {table} AS SELECT {wanted} FROM block LIMIT 0")
         connection.execute(f"INSERT INTO {table} SELECT {wanted} FROM block")
@@ -84,6 +80,7 @@ def _words() -> str:
     return f"CASE failure {cases} END AS failure"
 
 
+_PIECE = "request, piece, came / 1e6 AS came, CASE WHEN isnan(gap) THEN NULL ELSE gap / 1e6 END AS gap"
 _REQUEST = ", ".join(
     (
         "request, number",
@@ -99,13 +96,15 @@ def _seconds(moments: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.where(moments == rows.NEVER, np.nan, moments / 1e9)
 
 
-def _pieces(
-    requests: NDArray[np.int64], first: NDArray[np.int64], counts: NDArray[np.int64], at: NDArray[np.uint32]
-) -> dict[str, NDArray[Any]]:
-    """Which request a piece is of, which of its pieces it is, and microseconds after the request left."""
+def _pieces(requests: NDArray[np.int64], counts: NDArray[np.int64], at: NDArray[np.uint32]) -> dict[str, NDArray[Any]]:
+    """Which request a piece is of, which of its pieces it is, and microseconds since the request left, and since the last one."""
     owners = np.repeat(requests, counts)
-    within = np.arange(len(owners), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-    return {"request": owners, "piece": within, "came": np.asarray(at[np.repeat(first, counts) + within]).astype(np.float64)}
+    first = np.cumsum(counts) - counts
+    within = np.arange(len(owners), dtype=np.int64) - np.repeat(first, counts)
+    came = at.astype(np.float64)
+    gap = np.diff(came, prepend=0.0)
+    gap[within == 0] = np.nan
+    return {"request": owners, "piece": within, "came": came, "gap": gap}
 
 
 def _store(connection: duckdb.DuckDBPyConnection, query: str, file: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sliceworks.specs.objectives import Objective
 
 RUN = "run.json"
-FORMAT = 1
+FORMAT = 2
 Data = dict[str, Any]
 
 
@@ -34,6 +34,7 @@ class Kept:
     text: str
     found: float | None
     kept: bool
+    why: str = ""
 
 
 def judge(summary: Summary, plan: Plan, outcome: Outcome) -> list[str]:
@@ -61,13 +62,16 @@ def judge(summary: Summary, plan: Plan, outcome: Outcome) -> list[str]:
 
 
 def keeps(objective: Objective, summary: Summary) -> Kept:
-    """Whether an objective was kept. What was not measured was not kept."""
+    """Whether an objective was kept. What was not measured was not kept; a request that failed took for ever."""
     if objective.measure == "errors":
         return Kept(objective.text, summary.error_rate, summary.requests > 0 and summary.error_rate < max(objective.limit, 1e-12))
     spread = summary.spreads.get(objective.measure)
     if spread is None:
         return Kept(objective.text, None, False)
-    return Kept(objective.text, spread.at(objective.quantile), spread.at(objective.quantile) < objective.limit)
+    found = summary.of_all.get(objective.text, spread.at(objective.quantile))
+    if found == float("inf"):
+        return Kept(objective.text, None, False, f"{summary.error_rate:.2%} of all requests were never answered well")
+    return Kept(objective.text, found, found < objective.limit)
 
 
 def conclude(
@@ -77,11 +81,12 @@ def conclude(
     spec, schedule = plan.spec, plan.schedule
     objectives = tuple(map(parse, spec.slo))
     moments = schedule.moments / 1e9
-    whole = summarise(folder, Window(spec.warm_up, schedule.lasts, moments), objectives)
     counted = [phase for phase in schedule.phases if phase.ends > spec.warm_up]
+    steady = len(counted) == 1 and counted[0].steady
+    whole = summarise(folder, Window(spec.warm_up, schedule.lasts, moments, steady), objectives)
     parts = []
     for phase in counted:
-        window = Window(max(phase.begins, spec.warm_up), phase.ends, moments)
+        window = Window(max(phase.begins, spec.warm_up), phase.ends, moments, phase.steady)
         parts.append({"name": phase.name, **_data(summarise(folder, window, objectives) if len(counted) > 1 else whole)})
     kept = [keeps(each, whole) for each in objectives]
     problems = judge(whole, plan, outcome)
@@ -126,12 +131,13 @@ def _data(summary: Summary) -> Data:
         "succeeded": summary.succeeded,
         "errorRate": summary.error_rate,
         "failures": summary.failures,
-        "requestsPerSecond": summary.per_second(summary.succeeded),
+        "requestsPerSecond": summary.per_second(summary.answered),
         "goodput": summary.per_second(summary.good),
         "tokensIn": summary.tokens_in,
         "tokensOut": summary.tokens_out,
-        "tokensOutPerSecond": summary.per_second(summary.tokens_out),
+        "tokensOutPerSecond": summary.per_second(summary.tokens_meanwhile),
         "bytesIn": summary.bytes_in,
+        "coalesced": summary.coalesced,
         "delivery": {
             "asked": delivery.asked,
             "sent": delivery.sent,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -190,6 +191,22 @@ def read(file: Path) -> tuple[NDArray[Any], NDArray[np.uint32]]:
     pieces = _whole(file.with_suffix(".pieces"), np.dtype("<u4"))
     there = rows["pieces_from"] + rows["pieces"] <= len(pieces)
     return (rows if there.all() else rows[there]), pieces
+
+
+def blocks(file: Path, most: int) -> Iterator[tuple[NDArray[Any], NDArray[np.uint32]]]:
+    """As above, so many rows at a time at most, each time with their own pieces, which lie in the order of their rows."""
+    with file.open("rb") as opened, file.with_suffix(".pieces").open("rb") as other:
+        there = os.fstat(other.fileno()).st_size // 4
+        while len(rows := np.fromfile(opened, DTYPE, most)):
+            rows = rows[rows["pieces_from"] + rows["pieces"] <= there]
+            while len(rows):
+                ends = rows["pieces_from"] + rows["pieces"]
+                first = int(rows["pieces_from"][0])
+                # A few long answers can have more pieces than there is room for in memory.
+                count = max(int(np.searchsorted(ends, first + 4 * most, side="right")), 1)
+                other.seek(4 * first)
+                yield rows[:count], np.fromfile(other, "<u4", int(ends[count - 1]) - first)
+                rows = rows[count:]
 
 
 def is_written_to(file: Path) -> bool:

@@ -7,30 +7,38 @@ the stall, times from the moment of sending beside them show what the server mad
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 
-from sliceworks.loadtest.merging import PIECES, REQUESTS
-from sliceworks.loadtest.rows import USERS_FROM
+from sliceworks.loadtest.samples import Counted, Values
+from sliceworks.loadtest.tables import MEASURES, TOKENS, Table, number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from sliceworks.loadtest.samples import Sample
     from sliceworks.specs.objectives import Objective
+
+    Floats = NDArray[np.float64]
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 _WINDOWS = 10
-# Two-sided 95 % of Student's t with one degree of freedom less than there are windows, from two windows to ten.
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+_STUDENT = {10: 2.262, 5: 2.776}
+"""Two-sided 95 % of Student's t with one degree of freedom less than there are windows."""
+_BEYOND = 10
+"""So many values of a window lie beyond a percentile on average, or the window says nothing about it."""
+_LATENCIES = frozenset(("e2e", "ttft"))
+"""Every answer has them: a request without an answer never came to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How the values of one measure lie, in seconds. `within` is the 95 % interval of each percentile over windows of the run."""
+    """How the values of one measure lie, in seconds. `within` is the 95 % interval of each percentile, from windows of the run."""
 
     count: int
     mean: float
@@ -63,17 +71,25 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run, or a part of it."""
+    """A run, or a part of it: what became of the requests that were to leave then, and what was answered meanwhile."""
 
     seconds: float
     requests: int
     succeeded: int
     failures: dict[str, int]
     spreads: dict[str, Spread]
+    of_all: dict[str, float]
+    """By objective: the percentile over all requests, those that failed among the slowest; infinite when it is one of those."""
     tokens_in: int
     tokens_out: int
     bytes_in: int
     good: int
+    answered: int
+    """Answers that ended in this time, whenever they were asked for."""
+    tokens_meanwhile: float
+    """Tokens that came in this time."""
+    coalesced: float
+    """The share of pieces that came together with the one before."""
     delivery: Delivery
 
     @property
@@ -86,148 +102,113 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of a run that counts, in seconds from its beginning, and the moments of the whole schedule."""
+    """A part of a run that counts, in seconds from its beginning, and the moments of the whole schedule. `steady` says that the
+    load was the same all the time: only then do parts of it tell how far its figures can be trusted."""
 
     begins: float
     ends: float
-    moments: NDArray[np.float64]
+    moments: Floats
+    steady: bool = True
 
 
 def summarise(folder: Path, window: Window, objectives: tuple[Objective, ...] = ()) -> Summary:
     """Everything about the requests that were to leave within the window."""
-    table = Table(folder, window)
-    extra = tuple(each.quantile for each in objectives if isinstance(each.quantile, float))
-    wanted = tuple(sorted({*PERCENTILES, *extra}))
-    measures = table.measures()
-    spreads = {name: found for name, values in measures.items() if (found := spread(*values, window, wanted)) is not None}
-    return Summary(
-        seconds=max(window.ends - window.begins, 0.0),
-        requests=table.count,
-        succeeded=int(table.good.sum()),
-        failures=table.failures(),
-        spreads=spreads,
-        tokens_in=table.total("tokens_in"),
-        tokens_out=table.total("tokens_out"),
-        bytes_in=table.total("bytes_in"),
-        good=table.within(objectives),
-        delivery=_delivery(table, window, spreads.get("delay")),
-    )
-
-
-class Table:
-    """The rows that count, column by column: ten million rows must not be in memory whole."""
-
-    def __init__(self, folder: Path, window: Window) -> None:
-        self._connection = connection = duckdb.connect()
-        # Columns are asked for one by one, and must agree about which row is which.
-        connection.execute("SET memory_limit = '1GB'; SET preserve_insertion_order = true")
-        counted = f"intended >= {window.begins!r} AND intended < {window.ends!r}"
-        connection.read_parquet(str(folder / REQUESTS)).filter(counted).create_view("requests")
-        connection.read_parquet(str(folder / PIECES)).create_view("pieces")
-        self.intended = self._column("intended")
-        self.count = len(self.intended)
-        self.good = self._column("(failure IS NULL)::DOUBLE") > 0
-
-    def _column(self, what: str) -> NDArray[np.float64]:
-        found = self._ask(f"SELECT ({what})::DOUBLE AS it FROM requests")["it"]
-        return np.ma.filled(found, np.nan) if isinstance(found, np.ma.MaskedArray) else found
-
-    def _ask(self, query: str) -> dict[str, Any]:
-        return self._connection.execute(query).fetchnumpy()
-
-    def users(self) -> int:
-        """How many were sent by users, who have no schedule: what they sent is what they were to send."""
-        return int((self._column("number") >= USERS_FROM).sum())
-
-    def total(self, column: str) -> int:
-        return int(np.nansum(self._column(f"coalesce({column}, 0)")))
-
-    def failures(self) -> dict[str, int]:
-        """How many failed, by what went wrong; a status by its number."""
-        word = "CASE failure WHEN 'status' THEN 'status ' || status ELSE failure END"
-        found = self._ask(
-            f"SELECT {word} AS word, count(*) AS many FROM requests WHERE failure IS NOT NULL GROUP BY ALL ORDER BY many DESC, word"
+    with Table(folder, window.begins, window.ends) as table:
+        extra = tuple(each.quantile for each in objectives if isinstance(each.quantile, float))
+        wanted = tuple(sorted({*PERCENTILES, *extra}))
+        spreads, of_all = dict[str, Spread](), dict[str, float]()
+        for name in (*MEASURES, "delay"):
+            moments, values = table.measure(name)
+            if len(values):
+                spreads[name] = spread(moments, values, window, wanted)
+            if name in _LATENCIES:
+                of_all |= {each.text: at for each in objectives if each.measure == name and (at := _of_all(each, values, table))}
+        gaps = table.gaps(_WINDOWS)
+        whole = Counted.together(gaps)
+        if whole.count:
+            spreads["itl"] = _spread(whole, gaps, _fives(gaps), wanted, steady=window.steady)
+        tokens_in, tokens_out, bytes_in = table.one(f"sum(tokens_in), sum({TOKENS}), sum(bytes_in)")
+        answered, tokens, sent = table.one(_meanwhile(window), "everything")
+        return Summary(
+            seconds=max(window.ends - window.begins, 0.0),
+            requests=table.count,
+            succeeded=int(table.good.sum()),
+            failures=table.failures(),
+            spreads=spreads,
+            of_all=of_all,
+            tokens_in=int(tokens_in or 0),
+            tokens_out=int(tokens_out or 0),
+            bytes_in=int(bytes_in or 0),
+            good=table.within(objectives),
+            answered=answered,
+            tokens_meanwhile=float(tokens or 0),
+            coalesced=float(whole.counts[whole.values <= 0].sum() / whole.count) if whole.count else 0.0,
+            delivery=_delivery(table, window, spreads.get("delay"), sent),
         )
-        return {str(word): int(many) for word, many in zip(found["word"], found["many"], strict=True)}
-
-    def measures(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """By name: values, and the moments they belong to. Only requests that succeeded have latencies."""
-        found = {name: _known(self.intended[self.good], self._column(what)[self.good]) for name, what in _MEASURES.items()}
-        sent = self._column("sent - intended")
-        return {**found, "itl": self._gaps(), "delay": _known(self.intended, sent)}
-
-    def _gaps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """From one piece to the next, of all answers that succeeded."""
-        query = (
-            "SELECT requests.intended AS at, pieces.came - lag(pieces.came) OVER (PARTITION BY request ORDER BY piece) AS gap "
-            "FROM pieces JOIN requests USING (request) WHERE failure IS NULL AND requests.pieces > 1 QUALIFY gap IS NOT NULL"
-        )
-        found = self._ask(query)
-        return np.asarray(found["at"], dtype=np.float64), np.asarray(found["gap"], dtype=np.float64)
-
-    def within(self, objectives: tuple[Objective, ...]) -> int:
-        """How many requests succeeded within the limits of all objectives."""
-        good = self.good.copy()
-        for each in objectives:
-            if each.measure in _MEASURES:
-                values = self._column(_MEASURES[each.measure])
-                good &= ~(values >= each.limit)  # what an answer of one token has no value for cannot be too slow
-        return int(good.sum())
 
 
-_TOKENS = "coalesce(tokens_out, pieces)"
-_MEASURES = {
-    "e2e": "ended - intended",
-    "service": "ended - sent",
-    "ttft": "first_token - intended",
-    "ttft service": "first_token - sent",
-    "tpot": f"CASE WHEN {_TOKENS} > 1 AND pieces > 1 THEN (ended - first_token) / ({_TOKENS} - 1) END",
-}
-
-
-def _known(moments: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    there = ~np.isnan(values)
-    return moments[there], values[there]
-
-
-def spread(
-    moments: NDArray[np.float64], values: NDArray[np.float64], window: Window, percentiles: tuple[float, ...] = PERCENTILES
-) -> Spread | None:
-    """How values lie; None when there are none."""
-    if not len(values):
+def _of_all(objective: Objective, values: Floats, table: Table) -> float | None:
+    """A percentile in which those that failed count as never answered: they must not make a server look fast."""
+    if not isinstance(objective.quantile, float):
         return None
-    ordered = np.sort(values)
-    parts = [part for part in _split(moments, values, window) if len(part) >= 20]
-    within = {}
-    if len(parts) >= 2:
-        for each in percentiles:
-            found = np.asarray([exact(np.sort(part), each) for part in parts])
-            half = _STUDENT[len(found) - 2] * float(found.std(ddof=1)) / len(found) ** 0.5
-            within[each] = (float(found.mean()) - half, float(found.mean()) + half)
-    return Spread(
-        len(ordered),
-        float(ordered.mean()),
-        float(ordered[0]),
-        float(ordered[-1]),
-        {each: exact(ordered, each) for each in percentiles},
-        within,
+    place = int(np.ceil(objective.quantile / 100 * table.count - 1e-9))
+    return Values(values).at([100 * place / len(values)])[0] if 0 < place <= len(values) else float("inf")
+
+
+def _meanwhile(window: Window) -> str:
+    """What ended, what came and what left between two moments: a server that is behind answers less than it is asked.
+
+    Tokens of an answer are taken to have come evenly between its first and its end.
+    """
+    begins, ends = number(window.begins), number(window.ends)
+    inside = f"greatest(least(ended, {ends}) - greatest(first_token, {begins}), 0) / (ended - first_token)"
+    at_once = f"(ended >= {begins} AND ended < {ends})::INT"
+    share = f"CASE WHEN ended > first_token THEN {inside} ELSE {at_once} END"
+    return (
+        f"count(*) FILTER (failure IS NULL AND ended >= {begins} AND ended < {ends}), "
+        f"sum({TOKENS} * ({share})) FILTER (failure IS NULL), "
+        f"count(*) FILTER (sent >= {begins} AND sent < {ends})"
     )
 
 
-def exact(ordered: NDArray[np.float64], percentile: float) -> float:
-    """The value that so many of the values do not exceed: one of them, never something between two."""
-    place = int(np.ceil(percentile / 100 * len(ordered) - 1e-9)) - 1
-    return float(ordered[min(max(place, 0), len(ordered) - 1)])
-
-
-def _split(moments: NDArray[np.float64], values: NDArray[np.float64], window: Window) -> list[NDArray[np.float64]]:
+def spread(moments: Floats, values: Floats, window: Window, percentiles: Sequence[float] = PERCENTILES) -> Spread:
+    """How values lie that belong to moments, which are in order."""
     edges = np.linspace(window.begins, window.ends, _WINDOWS + 1)
-    number = np.clip(np.searchsorted(edges, moments, side="right") - 1, 0, _WINDOWS - 1)
-    return [values[number == index] for index in range(_WINDOWS)]
+    cuts = [0, *np.searchsorted(moments, edges[1:-1]).tolist(), len(values)]
+
+    def parts(step: int) -> Iterator[Sample]:
+        places = cuts[::step]
+        return (Values(values[begin:end]) for begin, end in pairwise(places))
+
+    return _spread(Values(values), list(parts(1)), list(parts(2)), percentiles, steady=window.steady)
 
 
-def _delivery(table: Table, window: Window, delay: Spread | None) -> Delivery:
-    asked = int(((window.moments >= window.begins) & (window.moments < window.ends)).sum()) + table.users()
-    sent = delay.count if delay else 0
+def _fives(tens: list[Counted]) -> list[Counted]:
+    return [Counted.together(tens[place : place + 2]) for place in range(0, len(tens), 2)]
+
+
+def _spread(
+    whole: Sample, tens: Sequence[Sample], fives: Sequence[Sample], percentiles: Sequence[float], *, steady: bool
+) -> Spread:
+    found = dict(zip(percentiles, whole.at(percentiles), strict=True))
+    within: dict[float, tuple[float, float]] = {}
+    for parts in (tens, fives) if steady else ():
+        least = min(part.count for part in parts)
+        enough = [each for each in percentiles if each not in within and least * (100 - each) / 100 >= _BEYOND]
+        if enough:
+            rows = np.asarray([part.at(enough) for part in parts])
+            within |= {each: _interval(found[each], rows[:, place]) for place, each in enumerate(enough)}
+    return Spread(whole.count, whole.mean, whole.least, whole.most, found, within)
+
+
+def _interval(figure: float, parts: Floats) -> tuple[float, float]:
+    """By sectioning: parts of a run, each long enough to forget the one before, tell how far the whole may be off."""
+    count = len(parts)
+    half = _STUDENT[count] * float(np.sqrt(((parts - figure) ** 2).sum() / (count - 1) / count))
+    return max(figure - half, 0.0), figure + half
+
+
+def _delivery(table: Table, window: Window, delay: Spread | None, left: int) -> Delivery:
+    asked = int(np.searchsorted(window.moments, window.ends) - np.searchsorted(window.moments, window.begins)) + table.users()
     seconds = max(window.ends - window.begins, 1e-9)
-    return Delivery(asked, sent, asked / seconds, sent / seconds, delay)
+    return Delivery(asked, delay.count if delay else 0, asked / seconds, left / seconds, delay)

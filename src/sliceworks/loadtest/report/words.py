@@ -13,6 +13,7 @@ NAMES = {
     "itl": "between pieces",
     "delay": "left later than intended",
 }
+_COALESCED = 0.01
 COLUMNS = ("mean", "p50", "p90", "p99", "p99.9", "max")
 
 
@@ -38,8 +39,13 @@ def verdict(run: dict[str, Any]) -> str:
 
 
 def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
-    """One row of times for each measure."""
-    return [(NAMES.get(name, name), *(time(each.get(column)) for column in COLUMNS)) for name, each in summary["times"].items()]
+    """One row of times for each measure, with how far each may be off."""
+    return [(NAMES.get(name, name), *(_cell(each, column) for column in COLUMNS)) for name, each in summary["times"].items()]
+
+
+def _cell(times: dict[str, Any], column: str) -> str:
+    bounds = times["within"].get(column)
+    return time(times.get(column)) + (f" ± {time(bounds[1] - times[column])}" if bounds else "")
 
 
 def facts(run: dict[str, Any]) -> list[tuple[str, str]]:
@@ -54,6 +60,9 @@ def facts(run: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if counted := tokens(run.get("tokens") or {}):
         found.append(("tokens", counted))
+    if summary["coalesced"] >= _COALESCED:
+        share = f"{summary['coalesced']:.0%} of pieces came with the one before"
+        found.append(("together", f"{share}: times between pieces say how they were sent, not how they were made"))
     if run["objectives"]:
         found.insert(3, ("goodput", f"{summary['goodput']:,.1f} requests/s within all objectives"))
     return found
@@ -74,5 +83,7 @@ def tokens(who: dict[str, int]) -> str:
 def objective(each: dict[str, Any]) -> str:
     """An objective and what was found."""
     found = each["found"]
+    if each["why"]:
+        return f"MISSED: {each['text']} ({each['why']})"
     shown = f"{found:.2%}" if found is not None and each["text"].startswith("errors") else time(found)
     return f"{'kept' if each['kept'] else 'MISSED'}: {each['text']} (found {shown})"
