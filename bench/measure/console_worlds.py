@@ -285,7 +285,8 @@ def _text(moment: datetime) -> str:
     return clock.rfc3339(moment)
 
 
-def _put(cluster: Cluster, resource: str, obj: Object) -> None:
+def put(cluster: Cluster, resource: str, obj: Object) -> None:
+    """Write an object past the API."""
     metadata = obj["metadata"]
     cluster.store.put(resource, metadata.get("namespace", ""), metadata["name"], obj)
 
@@ -294,29 +295,27 @@ async def run(folder: Path, jobs: int, slices: int, updates: float) -> None:
     """Be that cluster until SIGTERM."""
     world = BigWorld(jobs, slices)
 
-    @asynccontextmanager
-    async def beside(cluster: Cluster) -> AsyncIterator[None]:
-        changing = asyncio.create_task(_change(cluster, world, updates))
-        yield
-        changing.cancel()
-        with suppress(asyncio.CancelledError):
-            await changing
+    await serve(TwinOptions("big", folder, memory=True, workloads=False), lambda cluster: _filled(cluster, world, updates))
 
-    await serve(TwinOptions("big", folder, memory=True, workloads=False), lambda cluster: _filled(cluster, world, beside(cluster)))
+
+def fill(cluster: Cluster, world: BigWorld) -> None:
+    """Put everything into a cluster that runs no workloads: the kinds of JobSet and Kueue first."""
+    store, webhooks = cluster.store, cluster.core.webhooks
+    installed = [*jobset_program.install(store, webhooks), *kueue_program.install(store, webhooks)]
+    bootstrap.fill(store, cluster.core.registry, [each for each in installed if each["kind"] == "CustomResourceDefinition"])
+    for resource, obj in world.objects():
+        put(cluster, resource, obj)
 
 
 @asynccontextmanager
-async def _filled(cluster: Cluster, world: BigWorld, then: Any) -> AsyncIterator[None]:
-    installed = [
-        *jobset_program.install(cluster.store, cluster.core.webhooks),
-        *kueue_program.install(cluster.store, cluster.core.webhooks),
-    ]
-    bootstrap.fill(cluster.store, cluster.core.registry, [each for each in installed if each["kind"] == "CustomResourceDefinition"])
-    for resource, obj in world.objects():
-        _put(cluster, resource, obj)
-    async with then:
-        print("ready", flush=True)
-        yield
+async def _filled(cluster: Cluster, world: BigWorld, updates: float) -> AsyncIterator[None]:
+    fill(cluster, world)
+    changing = asyncio.create_task(_change(cluster, world, updates))
+    print("ready", flush=True)
+    yield
+    changing.cancel()
+    with suppress(asyncio.CancelledError):
+        await changing
 
 
 async def _change(cluster: Cluster, world: BigWorld, updates: float) -> None:
@@ -327,7 +326,7 @@ async def _change(cluster: Cluster, world: BigWorld, updates: float) -> None:
             old = cluster.store.get(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
             if old is not None:
                 obj["metadata"]["uid"] = old.object()["metadata"]["uid"]
-            _put(cluster, resource, obj)
+            put(cluster, resource, obj)
             due += 1 / updates
             await clock.sleep(max(due - clock.loop_time(), 0))
 

@@ -27,5 +27,5 @@ FROM_THE_BEGINNING: Final = (NAMESPACES, CLUSTER_QUEUES, LOCAL_QUEUES, JOBSETS, 
 INSTALLED_BY: Final = {
     "jobset.x-k8s.io": "JobSet",
     "kueue.x-k8s.io": "Kueue",
-    "kro.run": "the graph controller",
+    "kro.run": "The graph controller",
 }
