@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 import pytest
-from tests.support.gateways import document, gateway, until
+from tests.support.certificates import self_signed
+from tests.support.gateways import Client, document, gateway, until
 
-from sliceworks.base import clock
+from sliceworks.base import clock, yamls
 from sliceworks.serving.gateway import wire
 from sliceworks.serving.gateway.resending import Messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
+    from tests.support.certificates import KeyPair
     from tests.support.gateways import Running
 
     Serve = Callable[[AsyncIterator[bytes], Any], AsyncIterator[bytes]]
@@ -191,3 +195,96 @@ def test_a_message_that_comes_while_servers_change_is_not_lost() -> None:
         messages.close()
 
     asyncio.run(main())
+
+
+def test_a_call_that_failed_is_counted_as_one_and_has_a_span() -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from sliceworks.serving.gateway.tracing import Tracer
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    parents: list[str] = []
+
+    async def seen(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        parents.append(dict(context.invocation_metadata())["traceparent"])
+        async for each in stops(messages, context):
+            yield each
+
+    async def main() -> None:
+        async with server(seen) as address, before(address) as (gate, ask):
+            gate.program.application.tracer = Tracer(provider)
+            with pytest.raises(grpc.aio.AioRpcError):
+                assert [each async for each in ask(_several())]
+            await until(gate.idle)
+            assert 'route="ModelStreamInfer",key="anonymous",code="503"' in await gate.numbers()
+
+    clock.run(main())
+    (span,) = exporter.get_finished_spans()
+    assert span.context is not None
+    assert [parent.split("-")[1:3] for parent in parents] == [[f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}"]]
+    assert span.attributes is not None
+    assert (span.name, span.attributes["http.response.status_code"]) == ("ModelStreamInfer m", 503)
+
+
+def test_the_port_asks_for_certificates_and_shows_a_renewed_one(tmp_path: Path) -> None:
+    """Over gRPC as over HTTP: nobody comes in without a certificate of the authority."""
+    client = self_signed("client")
+    (tmp_path / "clients.crt").write_bytes(client.certificate)
+
+    def renew() -> bytes:
+        made = self_signed()
+        (tmp_path / "tls.crt").write_bytes(made.certificate)
+        (tmp_path / "tls.key").write_bytes(made.key)
+        return made.certificate
+
+    async def says(port: int | None, trusted: bytes, shown: KeyPair | None) -> bytes:
+        pair = (shown.key, shown.certificate) if shown is not None else (None, None)
+        credentials = grpc.ssl_channel_credentials(trusted, *pair)
+        async with grpc.aio.secure_channel(f"localhost:{port}", credentials) as channel:
+            live: Any = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+            return bytes(await live(b"", timeout=5))
+
+    async def main() -> None:
+        first = renew()
+        file = tmp_path / "gateway.yaml"
+        tls = {
+            "certificate": str(tmp_path / "tls.crt"),
+            "key": str(tmp_path / "tls.key"),
+            "clientAuthority": str(tmp_path / "clients.crt"),
+        }
+        listen = {"port": 0, "grpcPort": 0, "tls": tls}
+        spec = document("http://127.0.0.1:1", listen=listen)
+        body = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "g"}}
+        models = [{"name": "m", "backends": [{"kind": "echo", "url": "http://127.0.0.1:1"}]}]
+        file.write_text(yamls.dump({**body, "spec": {"listen": listen, "anonymous": True, "models": models}}))
+        async with gateway(spec.model_copy(update={"drain": 0.1}), file) as gate:
+            assert await says(gate.grpc, first, client) == b"\x08\x01"
+            for stranger in (None, self_signed("stranger")):
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await says(gate.grpc, first, stranger)
+            with pytest.raises(ssl.SSLError):
+                await _over_http(gate.port, first, None)
+            assert await _over_http(gate.port, first, (tmp_path, client)) == 200
+            second = renew()
+            await gate.program.reload()
+            assert await says(gate.grpc, second, client) == b"\x08\x01"
+            with pytest.raises(grpc.aio.AioRpcError):
+                await says(gate.grpc, first, client)
+
+    clock.run(main())
+
+
+async def _over_http(port: int, trusted: bytes, shown: tuple[Path, KeyPair] | None) -> int:
+    context = ssl.create_default_context(cadata=trusted.decode())
+    if shown is not None:
+        (shown[0] / "client.pem").write_bytes(shown[1].certificate + shown[1].key)
+        context.load_cert_chain(shown[0] / "client.pem")
+    async with await Client.open(port, ssl=context, server_hostname="localhost") as client:
+        client.send("GET", "/v1/models")
+        try:
+            return (await client.get()).status
+        except ValueError:
+            raise ssl.SSLError("the line dropped") from None

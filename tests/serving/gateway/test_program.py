@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.certificates import self_signed
-from tests.support.gateways import Client, ask, chat, document, gateway, until, upstream
+from tests.support.gateways import Client, ask, chat, document, gateway, raw_upstream, read_request, until, upstream
 
 from sliceworks.base import clock, yamls
 from sliceworks.base.errors import SliceworksError
@@ -222,7 +222,7 @@ def test_a_span_for_each_request() -> None:
 
     async def main() -> None:
         async with upstream() as one, gateway(document(one.url)) as gate:
-            gate.program.application._tracer = Tracer(provider)
+            gate.program.application.tracer = Tracer(provider)
             await gate.ask("POST", "/v1/chat/completions", chat("a b"), f"traceparent: 00-{trace}-00f067aa0ba902b7-01")
             await gate.ask("POST", "/v1/chat/completions", chat("a b", model="m"))
 
@@ -235,6 +235,45 @@ def test_a_span_for_each_request() -> None:
     assert first.attributes["gen_ai.usage.output_tokens"] == 2
     assert first.attributes["http.response.status_code"] == 200
     assert second.parent is None
+
+
+def test_spans_reach_the_collector() -> None:
+    """As the document has it, over OTLP: the client's trace, our span in it, and the server's below ours; no word of the prompt."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    received: list[bytes] = []
+    heads: list[bytes] = []
+    trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+    async def collect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            _, body = await read_request(reader)
+            received.append(body)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_request(reader)
+            heads.append(head)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
+
+    async def main() -> None:
+        async with raw_upstream(collect) as collector, raw_upstream(serve) as server:
+            tracing = {"endpoint": f"{collector}/v1/traces", "sample": 1.0}
+            async with gateway(document(server, kind="openai", tracing=tracing)) as gate:
+                got = await gate.ask("POST", "/v1/chat/completions", chat("a-secret-word"), f"traceparent: 00-{trace}-{parent}-01")
+                assert got.status == 200
+
+    clock.run(main())
+    told = ExportTraceServiceRequest.FromString(b"".join(received))
+    (resource,) = told.resource_spans
+    names = {each.key: each.value.string_value for each in resource.resource.attributes}
+    assert names["service.name"] == "sliceworks-gateway"
+    (span,) = resource.scope_spans[0].spans
+    assert (span.name, span.trace_id.hex(), span.parent_span_id.hex()) == ("chat m", trace, parent)
+    passed = next(line for head in heads for line in head.split(b"\r\n") if line.startswith(b"traceparent: "))
+    assert passed.split(b"-")[1:3] == [trace.encode(), span.span_id.hex().encode()]
+    assert b"a-secret-word" not in received[0]
 
 
 def test_the_command_runs_until_it_is_told_to_end(tmp_path: Path) -> None:

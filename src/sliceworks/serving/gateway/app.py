@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.calls import Call, Served
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.state import State
-    from sliceworks.serving.gateway.tracing import Tracer
+    from sliceworks.serving.gateway.tracing import Span, Tracer
 
 log = logging.getLogger("sliceworks.gateway")
 access = logging.getLogger("sliceworks.gateway.access")
@@ -56,7 +56,7 @@ class Application(HttpApplication):
         self.relay = Relay(self.measures)
         self.saxes = Saxes()
         self.draining = False
-        self._tracer = tracer
+        self.tracer = tracer
         self._serial, self._process = itertools.count(1), uuid.uuid4().hex[:12]
         self._exact: dict[str, tuple[str, Face]] = {}
         self._starts: list[tuple[str, str, Face]] = []
@@ -117,10 +117,10 @@ class Application(HttpApplication):
     async def carry(self, call: Call, act: Callable[[], Awaitable[None]] | None = None) -> None:
         """Check what the call costs, have a server answer it, and count. `act` answers it in another way than by passing it on."""
         began = asyncio.get_running_loop().time()
-        call.id = self._id(call.request)
+        call.id = self.id_of(call.request.headers)
         quotas = (call.caller.quota, call.served.quota)
         call.guess = usage.guess(call.body) if call.counted else 0
-        span = self._tracer.begin(call) if self._tracer is not None else None
+        span = self.span(call.request.headers, call.operation, call.served, call.caller, call.request.path)
         try:
             for quota in quotas:
                 quota.check(call.guess)
@@ -140,14 +140,19 @@ class Application(HttpApplication):
             self.measures.left.add(call.served.name)
             raise
         finally:
-            used = self._count(call, began)
+            status, tokens = self._count(call, began)
             for quota in quotas:
-                quota.leave(call.guess, used)
+                quota.leave(call.guess, sum(tokens) if tokens is not None else None)
             if span is not None:
-                span.end(call)
+                span.end(status, tokens)
 
-    def _id(self, request: Request) -> bytes:
-        given = request.headers.get("x-request-id", "")
+    def span(self, headers: dict[str, str], operation: str, served: Served, caller: Caller, path: str) -> Span | None:
+        """A span for a call that begins, where somebody wants to know."""
+        return self.tracer.begin(headers, operation, served.name, caller.name, path) if self.tracer is not None else None
+
+    def id_of(self, headers: Mapping[str, str]) -> bytes:
+        """The name of a request: its own, if it has one."""
+        given = headers.get("x-request-id", "")
         if 0 < len(given) <= 128 and given.isascii() and given.isprintable():
             return given.encode()
         return f"{self._process}-{next(self._serial):x}".encode()
@@ -156,29 +161,44 @@ class Application(HttpApplication):
         self.measures.refused.add(refusal.code)
         call.outcome = refusal.status
 
-    def _count(self, call: Call, began: float) -> int | None:
-        """Numbers of a call that is over; returns the tokens it used, where it is known."""
-        now = asyncio.get_running_loop().time()
-        measures, name, operation, meter = self.measures, call.served.name, call.operation, call.meter
+    def _count(self, call: Call, began: float) -> tuple[int, tuple[int, int] | None]:
+        """Numbers of a call that is over; returns its status, and the tokens in and out where they are known."""
+        name, operation, meter = call.served.name, call.operation, call.meter
         status = call.reply.status or call.outcome or 499
-        measures.requests.add(name, operation, call.caller.name, str(status))
         if call.spent:
-            measures.overhead.observe(call.spent, operation)
+            self.measures.overhead.observe(call.spent, operation)
         tokens = call.told or (meter.tokens(call.guess) if meter.events else None)
+        self.over(call.served, operation, call.caller, status, name=call.id, began=began, tokens=tokens)
         if status == 200:
-            measures.duration.observe(now - began, operation, name)
-            measures.vllm_whole.observe(now - began, name)
-            measures.success.add(name)
             if meter.events:
                 self._count_stream(call, began)
             if tokens is not None:
-                measures.used(operation, name, call.caller.name, *tokens)
+                self.measures.used(operation, name, call.caller.name, *tokens)
+        return status, tokens
+
+    def over(
+        self,
+        served: Served,
+        operation: str,
+        caller: Caller,
+        status: int,
+        *,
+        name: bytes,
+        began: float,
+        tokens: tuple[int, int] | None,
+    ) -> None:
+        """Count a call that is over, and tell the log of it: never what was said."""
+        measures, took = self.measures, asyncio.get_running_loop().time() - began
+        measures.requests.add(served.name, operation, caller.name, str(status))
+        if status == 200:
+            measures.duration.observe(took, operation, served.name)
+            measures.vllm_whole.observe(took, served.name)
+            measures.success.add(served.name)
         if self.state.spec.access_log:
             access.info(
                 "%s %s %s %s %d %.3fs in=%d out=%d",
-                call.id.decode("latin-1"), call.caller.name, name, operation, status, now - began, *(tokens or (0, 0)),
+                name.decode("latin-1"), caller.name, served.name, operation, status, took, *(tokens or (0, 0)),
             )  # fmt: skip
-        return sum(tokens) if tokens is not None else None
 
     def _count_stream(self, call: Call, began: float) -> None:
         meter, operation, name = call.meter, call.operation, call.served.name

@@ -52,6 +52,21 @@ _RECONNECT = [(f"grpc.{name}_reconnect_backoff_ms", most) for name, most in (("i
 _NOT_ON = frozenset({"authorization", "x-api-key", "api-key", "user-agent", "te", "content-type", "x-sliceworks-model"})
 
 
+_BROKE_OFF = "Internal error from Core"
+"""What the library says, and no server, when a call ends while messages are still being sent: it then does not know why."""
+
+
+class _Failed(Exception):
+    """What a server said no with: its client hears the same."""
+
+    def __init__(self, error: grpc.aio.AioRpcError) -> None:
+        super().__init__(error.code().name)
+        self.code, self.details = error.code(), error.details() or ""
+        if self.code == grpc.StatusCode.INTERNAL and self.details == _BROKE_OFF:
+            self.code, self.details = grpc.StatusCode.UNAVAILABLE, "the model's server ended the call while it was being asked"
+        self.status = next((status for status, code in _CODES.items() if code == self.code), 500)
+
+
 class Passage(grpc.GenericRpcHandler):
     """All methods that the gateway lets through."""
 
@@ -73,6 +88,8 @@ class Passage(grpc.GenericRpcHandler):
                     yield message
             except Refusal as refusal:
                 await context.abort(_CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.message)
+            except _Failed as failed:
+                await context.abort(failed.code, failed.details)
             except wire.NotProtobuf as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
@@ -94,22 +111,26 @@ class Passage(grpc.GenericRpcHandler):
             quota.check(guess)
         for quota in (caller.quota, served.quota):
             quota.enter(guess)
-        operation, status = method.rpartition("/")[2], "200"
+        operation, status, began = method.rpartition("/")[2], 200, asyncio.get_running_loop().time()
+        span = self._application.span(metadata, operation, served, caller, method)
         sent = Messages(first, messages, self._application.state.spec.caps.body)
         try:
             async for message in self._carry(method, served, metadata, sent, context):
                 yield message
-        except Refusal as refusal:
-            status = str(refusal.status)
+        except (Refusal, _Failed) as error:
+            status = error.status
             raise
         except asyncio.CancelledError:
-            status = "499"
+            status = 499
             raise
         finally:
             sent.close()
             for quota in (caller.quota, served.quota):
                 quota.leave(guess, None)
-            self._application.measures.requests.add(served.name, operation, caller.name, status)
+            name = self._application.id_of(metadata)
+            self._application.over(served, operation, caller, status, name=name, began=began, tokens=None)
+            if span is not None:
+                span.end(status, None)
 
     def _model(self, service: str, metadata: dict[str, str], first: bytes, caller: Caller) -> Served:
         state = self._application.state
@@ -145,10 +166,11 @@ class Passage(grpc.GenericRpcHandler):
                 context.set_trailing_metadata(tuple(await call.trailing_metadata() or ()))
                 return
             except grpc.aio.AioRpcError as error:
-                failed = error.code() in _FAULTS
-                if not self._may_retry(error, sent, len(tried)):
-                    await context.abort(error.code(), error.details() or "")
-                self._application.measures.retries.add(served.name, error.code().name.lower())
+                said_no = _Failed(error)
+                failed = said_no.code in _FAULTS
+                if not self._may_retry(said_no, sent, len(tried)):
+                    raise said_no from error
+                self._application.measures.retries.add(served.name, said_no.code.name.lower())
             except asyncio.CancelledError:
                 judged = False
                 raise
@@ -157,9 +179,9 @@ class Passage(grpc.GenericRpcHandler):
                 server.ended(failed=failed, judged=judged)
             tried.append(server)
 
-    def _may_retry(self, error: grpc.aio.AioRpcError, sent: Messages, tries: int) -> bool:
+    def _may_retry(self, error: _Failed, sent: Messages, tries: int) -> bool:
         state = self._application.state
-        if error.code() not in _WORTH_A_TRY or not sent.repeatable or tries >= state.spec.retries.attempts:
+        if error.code not in _WORTH_A_TRY or not sent.repeatable or tries >= state.spec.retries.attempts:
             return False
         if state.budget.take():
             return True
@@ -192,21 +214,3 @@ async def _named(messages: AsyncIterator[bytes], served: Served, name: str) -> A
         if found not in names:
             return
         yield message if found == name else wire.renamed(message, name)
-
-
-async def start(
-    application: Application, host: str, port: int, tls: tuple[bytes, bytes] | None
-) -> tuple[grpc.aio.Server, Passage, int]:
-    """Begin to listen; returns the server, what it serves, and the port."""
-    most = application.state.spec.caps.body
-    options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most), ("grpc.so_reuseport", 0)]
-    passage = Passage(application)
-    server = grpc.aio.server(handlers=[passage], options=options)
-    address = f"{host}:{port}"
-    bound = (
-        server.add_secure_port(address, grpc.ssl_server_credentials([(tls[1], tls[0])]))
-        if tls is not None
-        else server.add_insecure_port(address)
-    )
-    await server.start()
-    return server, passage, bound

@@ -6,8 +6,7 @@ import asyncio
 import logging
 import signal
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sliceworks.base import clock, collector, memory
 from sliceworks.base.errors import SliceworksError
@@ -21,10 +20,11 @@ from sliceworks.serving.gateway.state import State, load_certificate, read_docum
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
+    from pathlib import Path
 
     from sliceworks.kube import Client
     from sliceworks.serving.gateway.discovery import Discoverer
-    from sliceworks.serving.gateway.passage import Passage
+    from sliceworks.serving.gateway.grpc_port import Listening
     from sliceworks.serving.gateway.tracing import Tracer
     from sliceworks.specs.gateway import GatewaySpec
 
@@ -62,7 +62,7 @@ class Program:
         self.server = Server(self.application, limits or Limits(body=spec.caps.body))
         self.admin: Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._grpc: tuple[Any, Passage, int] | None = None
+        self._grpc: Listening | None = None
         watch(self.application)
 
     @classmethod
@@ -100,13 +100,11 @@ class Program:
 
     async def _start_grpc(self, spec: GatewaySpec) -> int:
         try:
-            from sliceworks.serving.gateway import passage
+            from sliceworks.serving.gateway import grpc_port
         except ImportError as error:
             raise SliceworksError("listen.grpcPort needs grpcio", hint="pip install 'sliceworks[grpc]'") from error
-        tls = spec.listen.tls
-        files = (Path(tls.certificate).read_bytes(), Path(tls.key).read_bytes()) if tls is not None else None
-        self._grpc = await passage.start(self.application, spec.listen.host, spec.listen.grpc_port or 0, files)
-        return self._grpc[2]
+        self._grpc = await grpc_port.start(self.application, spec.listen.host, spec.listen.grpc_port or 0, spec.listen.tls)
+        return self._grpc.port
 
     async def _sweep(self) -> None:
         while True:
@@ -142,6 +140,8 @@ class Program:
             state = State(spec, before)
             if self._tls is not None and spec.listen.tls is not None:
                 load_certificate(self._tls, spec.listen.tls)
+                if self._grpc is not None and self._grpc.shown is not None:
+                    self._grpc.shown.renew()
         except SliceworksError as error:
             self.problem = error.message
             self.application.measures.reloads.add("refused")
@@ -169,8 +169,7 @@ class Program:
         self.application.draining = True
         patience = self.application.state.spec.drain if grace is None else grace
         if self._grpc is not None:
-            await asyncio.gather(self.server.stop(patience), self._grpc[0].stop(patience))
-            await self._grpc[1].close()
+            await asyncio.gather(self.server.stop(patience), self._grpc.stop(patience))
         else:
             await self.server.stop(patience)
         if self.admin is not None:

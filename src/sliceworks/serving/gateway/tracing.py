@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.errors import SliceworksError
 
 if TYPE_CHECKING:
-    from sliceworks.serving.gateway.calls import Call
     from sliceworks.specs.gateway import Tracing
 
 
@@ -21,21 +20,18 @@ class Tracer:
         self._tracer = provider.get_tracer("sliceworks.gateway")
         self._propagator = TraceContextTextMapPropagator()
 
-    def begin(self, call: Call) -> Span:
-        """A call begins. The server gets to know the span, so that its own are a part of it."""
+    def begin(self, headers: dict[str, str], operation: str, model: str, key: str, path: str) -> Span:
+        """A call begins. The server gets to know the span by `headers`, so that its own are a part of it."""
         from opentelemetry import trace
 
-        headers = call.request.headers
         context = self._propagator.extract(headers)
         attributes = {
-            "gen_ai.operation.name": call.operation,
-            "gen_ai.request.model": call.served.name,
-            "http.request.method": call.request.method,
-            "url.path": call.request.path,
-            "sliceworks.key": call.caller.name,
+            "gen_ai.operation.name": operation,
+            "gen_ai.request.model": model,
+            "url.path": path,
+            "sliceworks.key": key,
         }
-        name = f"{call.operation} {call.served.name}"
-        span = self._tracer.start_span(name, context, trace.SpanKind.SERVER, attributes=attributes)
+        span = self._tracer.start_span(f"{operation} {model}", context, trace.SpanKind.SERVER, attributes=attributes)
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier, trace.set_span_in_context(span, context))
         headers.update(carrier)
@@ -52,13 +48,11 @@ class Span:
     def __init__(self, span: Any) -> None:
         self._span = span
 
-    def end(self, call: Call) -> None:
+    def end(self, status: int, tokens: tuple[int, int] | None) -> None:
         """The call is over."""
         from opentelemetry.trace import StatusCode
 
-        status = call.reply.status or call.outcome or 499
         self._span.set_attribute("http.response.status_code", status)
-        tokens = call.told or (call.meter.tokens(call.guess) if call.meter.events else None)
         if tokens is not None:
             self._span.set_attribute("gen_ai.usage.input_tokens", tokens[0])
             self._span.set_attribute("gen_ai.usage.output_tokens", tokens[1])
