@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium."""
+    """Chromium. While it is there this thread has a running loop: what needs one of its own goes through `apart`."""
     program = chromium()
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -29,8 +29,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def big_kubeconfig(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def big_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cluster of 1,000 slices and 5,000 jobs, where 60 objects change every second."""
+    chromium()
     folder = tmp_path_factory.mktemp("big")
     command = [sys.executable, "-m", "bench.measure.console_worlds", str(folder), "--updates", "60"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:

@@ -13,19 +13,23 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
+from sliceworks.base import clock
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "assets"
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 420, "height": 860}
@@ -42,6 +46,12 @@ def chromium() -> str:
     if found is None:
         pytest.skip("there is no Chromium: apt-get install chromium, or set SLICEWORKS_CHROMIUM")
     return found
+
+
+def apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run something on a loop in a thread of its own: beside a browser this one has a loop that runs already."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: clock.run(work())).result()
 
 
 class Visit:

@@ -1,0 +1,167 @@
+"""The console in a real browser on a twin that runs programs: logging in, logs, and the changes that --allow-changes allows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+from tests.support.browsers import NARROW, Served, apart
+
+from sliceworks.console.kinds import JOBSETS
+from sliceworks.kube.connect import open_client
+from sliceworks.twin.nodes.shapes import Shape, create_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+CLUSTER = "console"
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone"),
+]
+Object = dict[str, Any]
+IMAGE = "<b>train</b>:1"  # what looks like markup is shown as it is
+PROGRAM = "i=0; while :; do echo step $i; i=$((i+1)); sleep 0.2; done"
+
+KNOCK = """new Promise((done) => {
+  const line = new WebSocket(`ws://${location.host}/_nicegui_ws/socket.io/?EIO=4&transport=websocket`);
+  line.onopen = () => done("open");
+  line.onerror = () => done("shut");
+})"""
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A twin that runs what pods say, with one machine."""
+    home = tmp_path_factory.mktemp("home")
+    environment = {**os.environ, "SLICEWORKS_HOME": str(home)}
+
+    def twin(*words: str) -> None:
+        subprocess.run(
+            [sys.executable, "-m", "sliceworks", "twin", *words, "--quiet"], env=environment, check=True, capture_output=True
+        )
+
+    twin("start", "--memory", "--processes")
+    config = home / "twins" / "default" / "kubeconfig"
+    apart(lambda: _machine(config))
+    yield config
+    twin("stop")
+
+
+async def _machine(config: Path) -> None:
+    async with open_client(config) as client:
+        await create_nodes(client, Shape(), 1)
+
+
+@pytest.fixture(scope="module")
+def served(kubeconfig: Path) -> Iterator[Served]:
+    with Served(kubeconfig, "--allow-changes") as served:
+        yield served
+
+
+def submit(config: Path, name: str) -> None:
+    """A job of two hosts that count."""
+    container = {"name": "trainer", "image": IMAGE, "command": ["sh", "-c", PROGRAM]}
+    pods = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    job = {"parallelism": 2, "completions": 2, "completionMode": "Indexed", "backoffLimit": 0, "template": pods}
+    spec = {"replicatedJobs": [{"name": "slice", "replicas": 1, "template": {"spec": job}}]}
+    made = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+    async def send() -> None:
+        async with open_client(config) as client:
+            await client.create(made, resource=JOBSETS)
+
+    apart(send)
+
+
+def press(page: Page, button: str, answer: str) -> None:
+    page.get_by_role("button", name=button, exact=True).click()
+    page.get_by_role("alertdialog").get_by_role("button", name=answer).click()
+    expect(page.get_by_role("alertdialog")).to_be_hidden()
+
+
+def test_a_job_appears_runs_writes_begins_again_and_is_cancelled(browser: Browser, served: Served, kubeconfig: Path) -> None:
+    with served.visit(browser, "/jobs") as visit:
+        page = visit.page
+        expect(page.get_by_text("There are no training jobs yet.")).to_be_visible()
+        submit(kubeconfig, "counts")
+        page.get_by_role("link", name="counts").click()
+        expect(page.locator("#main .head .state")).to_have_text("running")
+        expect(page.get_by_text(IMAGE)).to_be_visible()
+        log = page.get_by_role("log")
+        expect(log).to_contain_text("step 1")
+        lines = log.inner_text().count("step")
+        expect(log).to_contain_text(f"step {lines + 5}")
+        page.get_by_role("combobox").select_option("slice-0/1")
+        expect(log).to_contain_text("step 0")
+        press(page, "Cancel", "Leave it")
+        first = page.locator(".host").first.inner_text()
+        press(page, "Restart", "Begin it again")
+        expect(page.get_by_text("counts begins again.")).to_be_visible()
+        expect(page.locator(".host").first).not_to_have_text(first)
+        expect(page.get_by_role("region", name="Why")).to_contain_text("counts runs.")
+        press(page, "Cancel", "Cancel the job")
+        expect(page.get_by_text("There is no job counts in default.")).to_be_visible()
+        visit.was_good()
+
+
+def test_whoever_has_no_token_gets_a_form_and_nothing_else(browser: Browser, served: Served) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    try:
+        for path in ("/", "/jobs", "/assets/console.css"):
+            answer = page.goto(f"{served.base}{path}")
+            assert answer is not None
+            assert answer.status == 401
+        page.goto(f"{served.base}/queues#token=wrong")
+        expect(page.get_by_role("status")).to_contain_text("not the token")
+        assert page.url == f"{served.base}/queues"
+        socket = "fetch('/_nicegui_ws/socket.io/?EIO=4&transport=polling').then((answer) => answer.status)"
+        assert page.evaluate(socket) == 401
+        assert page.evaluate(KNOCK) == "shut"
+        page.get_by_label("Token").fill("guess")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("status")).to_have_text("This is not the token of this console.")
+        page.get_by_label("Token").fill(served.token)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("heading", level=1, name="Queues")).to_be_visible()
+        assert page.evaluate("document.cookie") == ""
+    finally:
+        context.close()
+
+
+def test_the_address_leaves_no_token_behind(browser: Browser, served: Served) -> None:
+    with served.visit(browser) as visit:
+        assert visit.page.url == f"{served.base}/"
+        assert served.token not in visit.page.content()
+
+
+@pytest.mark.parametrize("path", ["/", "/queues", "/jobs"])
+def test_pages_fit_a_narrow_window_in_the_dark(browser: Browser, served: Served, path: str) -> None:
+    with served.visit(browser, path, dark=True, size=NARROW) as visit:
+        page = visit.page
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, f"{path} is {wide} pixels too wide"
+        visit.was_good()
+
+
+def test_a_page_that_is_not_there_says_so(browser: Browser, served: Served) -> None:
+    with served.visit(browser) as visit:
+        visit.page.evaluate("emitEvent('sub_pages_navigate', '/nowhere')")
+        expect(visit.page.get_by_text("There is no such page.")).to_be_visible()
+        visit.page.goto(f"{served.base}/jobs/default/nothing")
+        expect(visit.page.get_by_text(re.compile("There is no job nothing in default"))).to_be_visible()
