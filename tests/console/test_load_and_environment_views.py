@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from sliceworks.console.views import environments, loads
+from sliceworks.loadtest import results
 from sliceworks.loadtest.comparing import Change, Errors
 
 
@@ -17,7 +18,7 @@ def run(name: str, began: float, **more: Any) -> dict[str, Any]:
         "delivery": {"rateSent": 12.3456},
     }
     return {
-        "format": 1,
+        "format": results.FORMAT,
         "name": name,
         "began": began,
         "valid": True,
@@ -34,7 +35,7 @@ def test_runs_come_newest_first_and_those_that_cannot_be_read_are_told_of(tmp_pa
     for folder, data in (("a", run("one", 1.0)), ("b", run("two", 2.0, valid=False, problems=["it was interrupted"]))):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "run.json").write_bytes(orjson.dumps(data))
-    for folder, text in (("c", "{"), ("d", '{"format": 1}')):
+    for folder, text in (("c", "{"), ("d", f'{{"format": {results.FORMAT}}}')):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "run.json").write_text(text)
     found, broken = loads.runs(tmp_path)

@@ -13,8 +13,12 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sliceworks.cli.env_cluster import Inside
     from sliceworks.cloud import Container
     from sliceworks.console.app import Door
+    from sliceworks.specs.environment import Environment
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -51,7 +55,8 @@ def console(*, port: int, host: str, browser: bool, allow_changes: bool, **where
             seen = client if allow_changes else looking_only(client)
             world = await stack.enter_async_context(World(seen, name=_name(where), now=now))
             container = await _container(stack, where)
-            await serve(Console(world, allow_changes, container, Path.cwd()), door, ready=lambda: _tell(door, browser))
+            found = Console(world, allow_changes, container, Path.cwd(), _made(where))
+            await serve(found, door, ready=lambda: _tell(door, browser))
 
     collector.rest_until_the_end()
     clock.run(main())
@@ -63,6 +68,13 @@ def _check_installed() -> None:
 
     if find_spec("nicegui") is None:
         raise SliceworksError("the console needs NiceGUI, which is not installed", hint="pip install 'sliceworks[console]'")
+
+
+def _made(where: dict[str, Any]) -> Callable[[Environment, Path], Inside]:
+    """How to find where an environment is made: on the twin that is looked at, or in Google Cloud."""
+    from sliceworks.cli import env_sites
+
+    return lambda environment, file: env_sites.inside_of(environment, file, twin=where["twin"])
 
 
 def _tell(door: Door, browser: bool) -> None:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sliceworks.cloud import Container
+    from sliceworks.console.environment_looks import Made
     from sliceworks.console.nodes import Child
     from sliceworks.console.world import Changes, Feed, World
     from sliceworks.kube.resources import Resource
+    from sliceworks.specs.environment import Environment
 
 _REDRAW_EVERY = 0.25  # seconds: nobody reads faster
 _AGES_EVERY = 5.0
@@ -28,12 +30,13 @@ _SHARE = 8  # an eighth of the time is spent on drawing one page at most
 @dataclass(frozen=True, slots=True)
 class Console:
     """What one console was started with. `container` is the cloud behind the cluster, where that is known; `folder` is where the
-    user's documents and results are looked for."""
+    user's documents and results are looked for; `made` finds where the environment of a document is made."""
 
     world: World
     allow_changes: bool = False
     container: Container | None = None
     folder: Path = field(default_factory=Path)
+    made: Callable[[Environment, Path], Made] | None = None
 
 
 class _Pace:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import SliceworksError
-from sliceworks.loadtest import results
 from sliceworks.loadtest.report import words
 
 if TYPE_CHECKING:
@@ -55,6 +54,8 @@ class Shift:
 
 def runs(folder: Path) -> tuple[list[Run], list[str]]:
     """The runs below a folder, the newest first; and what is wrong with those that cannot be read."""
+    from sliceworks.loadtest import results
+
     found, broken = [], []
     for file in sorted(folder.glob("*/run.json")):
         try:
