@@ -6,12 +6,13 @@ import os
 import signal
 import tempfile
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sliceworks.base import progress
+from sliceworks.base import clock, progress
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.cli.rehearse_live import Live
 
@@ -33,7 +34,9 @@ def perform(program: Program, *, seed: int, seconds: float, skipped: frozenset[s
     from sliceworks.rehearsal.course.course import Options, rehearse_day
 
     with tempfile.TemporaryDirectory(prefix="sliceworks-rehearsal-") as work, _ending_as_interrupted():
-        asked = Options(Path(work), seed, seconds, skipped, keep)
+        # A day that is looked at afterwards ends now: what is seen then has the right age.
+        start = clock.now() - timedelta(seconds=seconds) if keep else None
+        asked = Options(Path(work), seed, seconds, skipped, keep, start)
         if keep:
             return _kept(program, asked)
         with Live() as live:

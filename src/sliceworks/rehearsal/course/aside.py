@@ -33,8 +33,9 @@ _PARTS = ("createCluster", "updateCluster", "deleteCluster", "createNodePool", "
 _NO_TIME = dict.fromkeys((*_PARTS, "boot"), 0.0)
 
 
-async def aside(work: Callable[[], T]) -> T:
-    """What a function gives that runs in a thread of its own, in real time. Cancelled, it is waited for all the same."""
+async def aside(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
+    """What a function gives that runs in a thread of its own, in real time. Cancelled, it is told to
+    `stop`, and waited for."""
     loop = _loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -54,6 +55,8 @@ async def aside(work: Callable[[], T]) -> T:
             return await asyncio.shield(done)
         finally:
             if not done.done():
+                if stop is not None:
+                    stop()
                 await asyncio.wait([done])
 
 

@@ -61,6 +61,8 @@ class Options:
     skipped: frozenset[str] = frozenset()
     keep: bool = False
     """Whether everything is left as it is in the end: nothing is removed."""
+    start: datetime | None = None
+    """When the scenario begins, whatever it says itself."""
 
 
 def rehearse_day(program: Program, options: Options, teller: Teller | None = None, store: Store | None = None) -> Day:
@@ -83,7 +85,7 @@ class _Course:
     def start(self) -> datetime | None:
         """What the clock shows when the rehearsal begins."""
         scenario = self.program.scenario
-        begin = scenario.spec.start if scenario is not None else None
+        begin = self.options.start or (scenario.spec.start if scenario is not None else None)
         return begin - timedelta(seconds=_BEFORE) if begin is not None and self.program.environment is not None else begin
 
     async def run(self) -> Day:
@@ -164,21 +166,19 @@ class _Course:
     async def _pass(self, client: Client, steps: Steps) -> None:
         scenario, happenings = self.program.scenario, list[Happening]()
         planned = plan(scenario, self.program.folder, Random(self.options.seed)) if scenario is not None else []
+        planned = [each for each in planned if each.at <= self.options.seconds]
         async with steps.step(DAY, "Let the day pass") as step:
-            await play(planned, client, self._until, told=happenings.append)
+            await play(planned, client, clock.sleep, told=happenings.append)
             await clock.sleep(max(0.0, self.options.seconds - (steps.now() - self.opened)))
             step.problems += [f"{each.what}: {each.refused}" for each in happenings if each.refused]
             step.told = f"{len(happenings)} things happened"
-
-    async def _until(self, seconds: float) -> None:
-        await clock.sleep(seconds)
 
     async def _load(self, steps: Steps) -> None:
         async with steps.step(LOAD, "Test the gateway under load") as step:
             work = self.options.work / "load"
             work.mkdir()
             bench = Bench(self.program.gateways[0], work, self.teller.said)
-            self.runs = await aside(lambda: bench.run(self.program.load_tests, self.program.folder))
+            self.runs = await aside(lambda: bench.run(self.program.load_tests, self.program.folder), bench.stop)
             step.told = f"{len(self.runs)} load tests"
 
     async def _destroy(self, client: Client, steps: Steps, builder: Builder) -> None:
@@ -212,9 +212,11 @@ class _Course:
         return replace(day, steps=tuple(replace(step, checks=self._checks(step.name, day)) for step in day.steps))
 
     def _checks(self, name: str, day: Day) -> tuple[Check, ...]:
-        """What is expected of a step; of one that was left out nothing is."""
+        """What is expected of a step; of one that was left out, or of a day that was cut short, nothing is."""
         scenario = self.program.scenario
-        if scenario is None or any(step.name == name and step.result == "skipped" for step in day.steps):
+        if scenario is None or self.options.seconds < scenario.spec.duration:
+            return ()
+        if any(step.name == name and step.result == "skipped" for step in day.steps):
             return ()
         return tuple(
             checks.check(each, day, self.program.place("spec", "expect", number))

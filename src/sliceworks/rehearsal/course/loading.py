@@ -6,12 +6,14 @@ whatever the documents say.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from sliceworks.base import clock, yamls
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from sliceworks.base.yamls import Document
     from sliceworks.loadtest.listening import Progress
+    from sliceworks.loadtest.running import Outcome, Run
     from sliceworks.specs.load_test import LoadTest
 
 Object = dict[str, Any]
@@ -34,13 +37,14 @@ _SOON, _END = 30.0, 5.0
 _SERVER = ("--ttft", "5ms", "--token-time", "1ms", "--quiet")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Bench:
     """A gateway of a document with servers behind it, and a folder for everything that they write."""
 
     gateway: Document
     work: Path
     report: Callable[[str], None]
+    _ends: Callable[[], object] = lambda: None
 
     def run(self, tests: tuple[Document, ...], folder: Path) -> list[LoadRun]:
         """Run tests one after the other."""
@@ -48,6 +52,10 @@ class Bench:
             self.report("the gateway starts")
             url = self._start(running)
             return [self._test(test, folder, url) for test in tests]
+
+    def stop(self) -> None:
+        """End the test that runs; from any thread."""
+        self._ends()
 
     def _start(self, running: ExitStack) -> str:
         """Servers for every model, and the gateway before them; returns its address."""
@@ -77,15 +85,19 @@ class Bench:
         place.mkdir(parents=True)
         plan = plans.make(test.spec, folder, url=url, key="")
         self.report(f"{name}: {plan.schedule.lasts:g} s of real time")
-        outcome = clock.run(Run(plan, place, folder, lambda now: self._tell(name, now)).run())
+        outcome = clock.run(self._run(Run(plan, place, folder, lambda now: self._tell(name, now))))
         merging.merge(place)
-        return _run(name, test, results.conclude(name, plan, outcome, place, {}))
+        return _kept(name, test, results.conclude(name, plan, outcome, place, {}))
+
+    async def _run(self, run: Run) -> Outcome:
+        self._ends = partial(asyncio.get_running_loop().call_soon_threadsafe, run.stop, "it was interrupted")
+        return await run.run()
 
     def _tell(self, name: str, now: Progress) -> None:
         self.report(f"{name}: {now.sent} requests sent, {now.ended} answered")
 
 
-def _run(name: str, test: LoadTest, found: Object) -> LoadRun:
+def _kept(name: str, test: LoadTest, found: Object) -> LoadRun:
     """What is kept of a run."""
     summary = found["summary"]
     times = {key: {at: each[at] for at in _QUANTILES if each.get(at) is not None} for key, each in summary["times"].items()}
@@ -121,7 +133,6 @@ def _process(work: Path, name: str, *arguments: str) -> Iterator[None]:
             stdout=log,
             stderr=log,
             env={**os.environ, "NO_COLOR": "1"},
-            start_new_session=True,  # Ctrl-C is for us to hear, who ends it
         )
     try:
         yield
