@@ -83,6 +83,10 @@ def test_several_workers_share_exactly(tmp_path: Path) -> None:
     assert done.result["problems"] == []
     assert sorted(each.number for each in done.golden.seen.values()) == list(range(40))
     assert done.ask("SELECT worker, count(*) FROM requests GROUP BY ALL ORDER BY ALL") == [(0, 14), (1, 13), (2, 13)]
+    clocks = done.result["clocks"]
+    assert clocks["senders"] == 3
+    assert 0 < clocks["uncertain"] < 1
+    assert clocks["apart"] <= clocks["uncertain"] + clocks["drift"] + 0.001  # they are processes of one machine
 
 
 def test_users_wait_for_their_answers(tmp_path: Path) -> None:

@@ -29,6 +29,22 @@ class Progress:
     delay: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Of several senders, in seconds: how far their machines' clocks were apart, how well that is known, and how much they drifted.
+    The worst of all."""
+
+    senders: int = 0
+    apart: float = 0.0
+    uncertain: float = 0.0
+    drift: float = 0.0
+
+    def and_of(self, told: dict[str, int]) -> Clocks:
+        """With what one more sender tells, in nanoseconds."""
+        more = {name: max(getattr(self, name), abs(told.get(name, 0)) / 1e9) for name in ("apart", "uncertain", "drift")}
+        return Clocks(self.senders + 1, **more)
+
+
 class Listener:
     """Hears every line of every sender. `told` is called with how it stands; `stopping` is set when the test is to end."""
 
@@ -41,6 +57,7 @@ class Listener:
         self.why = ""
         self.began = 0.0
         """Seconds of the wall clock; 0 before the first request."""
+        self.clocks = Clocks()
 
     def stop(self, why: str) -> None:
         """The test is to end early; the first reason counts."""
@@ -56,6 +73,8 @@ class Listener:
         if "begins" in line:
             self.began = line["begins"] / 1e9
             return
+        if known := line.pop("clock", {}):
+            self.clocks = self.clocks.and_of(known)
         if line.pop("done", False):
             self._whole.add(index)
         if problem := line.pop("problem", ""):

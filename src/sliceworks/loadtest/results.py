@@ -94,6 +94,7 @@ def conclude(
         "format": FORMAT,
         "name": name,
         "began": outcome.began,
+        "clocks": asdict(outcome.clocks) if outcome.clocks.senders else {},
         "tags": {**spec.tags, **tags},
         "valid": not problems,
         "problems": problems,

@@ -14,7 +14,7 @@ import orjson
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.loadtest.generator.keys import KEY, PASSWORD
-from sliceworks.loadtest.listening import Listener
+from sliceworks.loadtest.listening import Clocks, Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,7 @@ class Outcome:
     lost_workers: tuple[int, ...]
     notes: tuple[str, ...] = ()
     """What became of those that were lost, where it is known."""
+    clocks: Clocks = field(default_factory=Clocks)
 
     @property
     def partial(self) -> bool:
@@ -90,7 +91,8 @@ class Run:
         heard = self._listener
         if not heard.began:
             raise not_started(heard.why, self._folder)
-        return Outcome(heard.began, heard.why, tuple(index for index in range(workers) if not heard.came_to_its_end(index)))
+        lost = tuple(index for index in range(workers) if not heard.came_to_its_end(index))
+        return Outcome(heard.began, heard.why, lost, clocks=heard.clocks)
 
     async def _start(self, *arguments: str) -> asyncio.subprocess.Process:
         with (self._folder / "senders.log").open("ab") as log:

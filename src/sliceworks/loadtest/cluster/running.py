@@ -197,4 +197,4 @@ class ClusterRun:
 def _outcome(listener: Listener, collectors: list[Collector]) -> Outcome:
     lost = tuple(each.index for each in collectors if each.lost or not listener.came_to_its_end(each.index))
     notes = tuple(f"sender {each.index}: {each.lost}" for each in collectors if each.lost)
-    return Outcome(listener.began, listener.why, lost, notes)
+    return Outcome(listener.began, listener.why, lost, notes, listener.clocks)

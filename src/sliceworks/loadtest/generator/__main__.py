@@ -21,6 +21,7 @@ from locust.runners import WorkerRunner
 
 from sliceworks.base import sockets
 from sliceworks.loadtest import plans
+from sliceworks.loadtest.generator import clocks
 from sliceworks.loadtest.generator.keys import KEY, PASSWORD
 from sliceworks.loadtest.generator.locusts import Job, environment
 from sliceworks.specs.load_test import LoadTestSpec
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 GRACE = 10.0
 _EVERY = 0.5
-_BEGIN = "begin"
+_BEGIN, _SET = "begin", "set"
 _LEAD = 500_000_000
 """From the word to begin until the beginning, in nanoseconds: time for all workers to hear of it."""
 
@@ -58,7 +59,7 @@ def _local(job: Job, _asked: argparse.Namespace) -> int:
     found = environment(job)
     runner = found.create_local_runner()
     end = _show(job, found)
-    job.begins = time.time_ns() + _LEAD
+    job.begins = time.perf_counter_ns() + job.clock.shift + _LEAD
     runner.start(1, spawn_rate=1)
     code = _follow(job, runner)
     end()
@@ -74,7 +75,10 @@ def _worker(job: Job, asked: argparse.Namespace) -> int:
         job.begins = msg.data
 
     runner.register_message(_BEGIN, begin)
-    return _follow(job, runner)
+    asker = clocks.Asker(runner)
+    job.clock = asker.ask()
+    runner.send_message(_SET)
+    return _follow(job, runner, asker)
 
 
 def _master(job: Job, asked: argparse.Namespace) -> int:
@@ -83,12 +87,14 @@ def _master(job: Job, asked: argparse.Namespace) -> int:
     port = asked.port or _free_port(asked.host)
     runner = found.create_master_runner(asked.host, port)
     _say({"port": port})
+    shift, are_set = job.clock.shift, set[str]()
+    clocks.answer(runner, lambda: time.perf_counter_ns() + shift)
+    runner.register_message(_SET, lambda msg, **_: are_set.add(msg.node_id))
     end = _show(job, found)
     stopping = gevent.spawn(_until_told)
-    while len(runner.clients.ready) < job.workers and not stopping.ready():
+    while len(are_set) < job.workers and not stopping.ready():
         gevent.sleep(0.05)
-    begins = time.time_ns() + _LEAD
-    runner.send_message(_BEGIN, begins)
+    runner.send_message(_BEGIN, time.perf_counter_ns() + shift + _LEAD)
     runner.start(job.workers, spawn_rate=job.workers)
     while not stopping.ready():
         gevent.sleep(_EVERY)
@@ -109,7 +115,7 @@ def _show(job: Job, found: Any) -> Callable[[], None]:
     return end
 
 
-def _follow(job: Job, runner: Any) -> int:
+def _follow(job: Job, runner: Any, asker: clocks.Asker | None = None) -> int:
     """Tell how it goes until it is done, or until it is told to stop."""
     stopping = gevent.spawn(_until_told)
     said_when = False
@@ -125,12 +131,26 @@ def _follow(job: Job, runner: Any) -> int:
             break
     if job.worker is not None:
         job.done.wait(GRACE)
-        _say({**job.worker.tally.told(), "done": job.finished and not job.worker.stopped})
+        _say({**job.worker.tally.told(), "done": job.finished and not job.worker.stopped, "clock": _clock(job, asker)})
     if isinstance(runner, WorkerRunner):
         runner._send_stats()  # Locust's own counts go to the master every few seconds: the last ones now
         gevent.sleep(0.2)
     runner.quit()
     return 0
+
+
+def _clock(job: Job, asker: clocks.Asker | None) -> dict[str, int]:
+    """In nanoseconds: how far this machine's clock is from the master's, how well that is known, and how much it changed."""
+    if asker is None:
+        return {}
+    apart = clocks.local().shift - job.clock.shift
+    try:
+        again = asker.ask()
+    except TimeoutError:
+        return {"apart": apart, "uncertain": job.clock.uncertain}
+    # Two readings differ by as much as they are uncertain; what is more is drift.
+    change = abs(again.shift - job.clock.shift) - job.clock.uncertain - again.uncertain
+    return {"apart": apart, "uncertain": job.clock.uncertain, "drift": max(change, 0)}
 
 
 def _free_port(host: str) -> int:

@@ -13,6 +13,7 @@ from locust import User, task
 from locust.env import Environment
 from locust.exception import StopUser
 
+from sliceworks.loadtest.generator import clocks
 from sliceworks.loadtest.generator.pacing import Watch
 from sliceworks.loadtest.generator.worker import Worker
 from sliceworks.loadtest.rows import WORDS, Failure, Writer
@@ -38,7 +39,8 @@ class Job:
         self.plan, self.folder, self.workers = plan, folder, workers
         self.csv, self.web = csv, web
         self.begins = 0
-        """Nanoseconds of the wall clock."""
+        """Nanoseconds of the clock by which it is set."""
+        self.clock = clocks.local()
         self.worker: Worker | None = None
         self.texts: TextWriter | None = None
         """Answers, where their tokens are to be counted."""
@@ -51,7 +53,7 @@ class Job:
         index = max(getattr(environment.runner, "worker_index", 0), 0)
         try:
             with Writer(self.folder, f"worker-{index}", index) as self.writer:
-                watch = Watch(self.begins)
+                watch = Watch(self.begins, self.clock.shift)
                 heard = self._listeners(environment, f"worker-{index}")
                 self.worker = Worker(self.plan, self.writer, watch, index=index, workers=self.workers, heard=heard)
                 self.worker.run()

@@ -33,10 +33,11 @@ _AT_ONCE = 32
 
 
 class Watch:
-    """Nanoseconds from the beginning of a test, steady, the same on all workers as far as their machines' clocks agree."""
+    """Nanoseconds from the beginning of a test, steady. `shift` is what the clock by which it begins shows more than this machine's
+    steady one; this machine's clock of the day where there is none."""
 
-    def __init__(self, begins: int) -> None:
-        self._zero = perf_counter_ns() + begins - time_ns()
+    def __init__(self, begins: int, shift: int | None = None) -> None:
+        self._zero = begins - (time_ns() - perf_counter_ns() if shift is None else shift)
 
     def now(self) -> int:
         return perf_counter_ns() - self._zero

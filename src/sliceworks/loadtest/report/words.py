@@ -63,6 +63,10 @@ def facts(run: dict[str, Any]) -> list[tuple[str, str]]:
     if summary["coalesced"] >= _COALESCED:
         share = f"{summary['coalesced']:.0%} of pieces came with the one before"
         found.append(("together", f"{share}: times between pieces say how they were sent, not how they were made"))
+    if clocks := run.get("clocks"):
+        drift = f", and drifted by up to {time(clocks['drift'])}" if clocks["drift"] else ""
+        known = f"set by one to within {time(clocks['uncertain'])}; their own were up to {time(clocks['apart'])} apart"
+        found.append(("clocks", f"of {clocks['senders']} senders, {known}{drift}"))
     if run["objectives"]:
         found.insert(3, ("goodput", f"{summary['goodput']:,.1f} requests/s within all objectives"))
     return found
