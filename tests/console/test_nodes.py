@@ -57,9 +57,8 @@ def test_a_meter_tells_its_numbers_to_those_who_do_not_see_it() -> None:
     assert text(made) == "v5e24 of 16 chips, 8 borrowed"
 
 
-def test_a_meter_without_a_whole_and_one_that_is_full() -> None:
+def test_a_meter_without_a_whole_and_one_of_nothing() -> None:
     assert find(meter("a", 5, None), "i")[0][1] == {"class": "own", "style": "width:100.00%"}
-    assert find(meter("a", 5, 5), "i")[0][1]["class"] == "full"
     assert find(meter("a", 0, 0), "i") == []
 
 

@@ -15,11 +15,13 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
 from sliceworks.base import clock
@@ -85,7 +87,9 @@ class Visit:
         """Keep a picture for the docs, if this run is to make them: SLICEWORKS_PICTURES=1."""
         if os.environ.get("SLICEWORKS_PICTURES") == "1":
             self.page.mouse.move(0, 0)
-            self.page.screenshot(path=PICTURES / f"console-{name}.png", full_page=full, animations="disabled")
+            taken = self.page.screenshot(full_page=full, animations="disabled")
+            # Pages have few colours: a small palette is a third of the size.
+            Image.open(BytesIO(taken)).convert("RGB").quantize(128).save(PICTURES / f"console-{name}.png", optimize=True)
 
 
 class Served:

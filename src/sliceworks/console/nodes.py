@@ -169,8 +169,7 @@ def meter(
 ) -> Node:
     """How much of a whole is used. What is borrowed is part of what is used; `lent` is not ours to use."""
     whole = max(total or 0, used, used + lent) or 1
-    own, over = used - borrowed, total is not None and used >= total > 0
-    parts = [("full" if over and not borrowed else "own", own), ("borrowed", borrowed), ("lent", lent)]
+    parts = [("own", used - borrowed), ("borrowed", borrowed), ("lent", lent)]
     shares = [el("i", cls=name, style=f"width:{100 * amount / whole:.2f}%") for name, amount in parts if amount > 0]
     much = f" of {amount_of(total)}" if total is not None else ""
     told = f"{amount_of(used)}{much}{f' {unit}' if unit else ''}"
