@@ -118,7 +118,7 @@ class Backend(Spec):
 
     kind: Kind
     url: str = Field(description="Such as http://gemma:8000; for sax the model's path, such as /sax/test/llama7b.")
-    grpc: str = Field(default="", description="host:port of its gRPC side.")
+    grpc: str = Field(default="", description="host:port of its gRPC side; with TLS where the url is https.")
     model: ModelName | None = Field(default=None, description="What the model is called there, if not as here.")
     weight: Annotated[float, Field(gt=0)] = 1.0
     credential: Secret | None = Field(default=None, description="Sent as a bearer token.")

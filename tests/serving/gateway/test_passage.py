@@ -14,11 +14,14 @@ from tests.support.certificates import self_signed
 from tests.support.gateways import Client, document, gateway, until
 
 from sliceworks.base import clock, yamls
+from sliceworks.base.http.server import Server
 from sliceworks.serving.gateway import wire
+from sliceworks.serving.gateway.echo import server as echo_server
+from sliceworks.serving.gateway.echo.engine import Settings
 from sliceworks.serving.gateway.resending import Messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from tests.support.certificates import KeyPair
@@ -275,6 +278,51 @@ def test_the_port_asks_for_certificates_and_shows_a_renewed_one(tmp_path: Path) 
                 await says(gate.grpc, first, client)
 
     clock.run(main())
+
+
+def test_servers_with_tls_and_a_credential(tmp_path: Path) -> None:
+    made = self_signed()
+    (tmp_path / "authority.crt").write_bytes(made.certificate)
+    (tmp_path / "tls.key").write_bytes(made.key)
+    (tmp_path / "credential").write_text("of-the-server")
+    heard: list[str] = []
+
+    async def seen(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        heard.append(dict(context.invocation_metadata())["authorization"])
+        async for each in messages:
+            yield each
+
+    class Told(echo_server.Echo):
+        def screen(self, method: str, path: str, headers: Mapping[str, str]) -> object:
+            heard.append(headers.get("authorization", ""))
+            return None
+
+    async def main() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "authority.crt", tmp_path / "tls.key")
+        plain = Server(Told(Settings(models=("m",))))
+        port = await plain.start("127.0.0.1", 0, context)
+        running = grpc.aio.server(handlers=[Handler(seen)])
+        over = running.add_secure_port("localhost:0", grpc.ssl_server_credentials([(made.key, made.certificate)]))
+        await running.start()
+        backend: dict[str, Any] = {"kind": "triton", "url": f"https://localhost:{port}", "grpc": f"localhost:{over}"}
+        backend |= {"authority": str(tmp_path / "authority.crt"), "credential": {"file": str(tmp_path / "credential")}}
+        models = [{"name": "m", "backends": [backend]}]
+        try:
+            async with gateway(document(models=models, listen={"port": 0, "grpcPort": 0})) as gate:
+                async with grpc.aio.insecure_channel(f"127.0.0.1:{gate.grpc}") as channel:
+                    ask: Any = channel.stream_stream(METHOD)
+                    key = (("authorization", "Bearer of-the-client"),)
+                    assert [each async for each in ask(_several(), metadata=key)] == SENT
+                got = await gate.ask("POST", "/v2/models/m/generate", {"text_input": "a b"}, key="of-the-client")
+                assert got.json["text_output"] == "a b"
+        finally:
+            await running.stop(0)
+            await plain.stop(0)
+
+    clock.run(main())
+    assert set(heard) <= {"Bearer of-the-server", ""}
+    assert heard.count("Bearer of-the-server") >= 2
 
 
 async def _over_http(port: int, trusted: bytes, shown: tuple[Path, KeyPair] | None) -> int:

@@ -6,6 +6,7 @@ Every method is served as a stream both ways, which on the wire is what the othe
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.calls import Served
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.servers import Server
+    from sliceworks.specs.gateway import Backend
 
 INFERENCE, JETSTREAM = "/inference.GRPCInferenceService/", "/jetstream_proto.Orchestrator/"
 _KINDS = {INFERENCE: frozenset({"triton"}), JETSTREAM: frozenset({"jetstream"})}
@@ -72,7 +74,7 @@ class Passage(grpc.GenericRpcHandler):
 
     def __init__(self, application: Application) -> None:
         self._application = application
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[tuple[str, bool, str], grpc.aio.Channel] = {}
 
     def service(self, handler_call_details: Any) -> Any:
         """How a method is served; None where it is not."""
@@ -189,16 +191,29 @@ class Passage(grpc.GenericRpcHandler):
         return False
 
     def _call(self, method: str, server: Server, served: Served, metadata: dict[str, str], messages: AsyncIterator[bytes]) -> Any:
-        channel = self._channels.get(server.backend.grpc)
-        if channel is None:
-            most = self._application.state.spec.caps.body
-            options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most), *_RECONNECT]
-            channel = self._channels[server.backend.grpc] = grpc.aio.insecure_channel(server.backend.grpc, options)
-        passed = tuple((name, value) for name, value in metadata.items() if name not in _NOT_ON and not name.startswith("grpc-"))
+        passed = [(name, value) for name, value in metadata.items() if name not in _NOT_ON and not name.startswith("grpc-")]
+        if server.authorization:
+            passed.append(("authorization", server.authorization.decode().strip().removeprefix("authorization: ")))
         named = method.startswith(INFERENCE)
         sent = _named(messages, served, server.backend.model or served.name) if named else messages
-        begin: Any = channel.stream_stream(method)
-        return begin(sent, metadata=passed, timeout=served.timeouts.total)
+        begin: Any = self._channel(server.backend).stream_stream(method)
+        return begin(sent, metadata=tuple(passed), timeout=served.timeouts.total)
+
+    def _channel(self, backend: Backend) -> grpc.aio.Channel:
+        """A channel to a server's gRPC side, with TLS where its url says so."""
+        secure = backend.url.startswith("https:")
+        known = self._channels.get((backend.grpc, secure, backend.authority))
+        if known is not None:
+            return known
+        most = self._application.state.spec.caps.body
+        options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most), *_RECONNECT]
+        if secure:
+            trusted = Path(backend.authority).read_bytes() if backend.authority else None
+            made = grpc.aio.secure_channel(backend.grpc, grpc.ssl_channel_credentials(trusted), options)
+        else:
+            made = grpc.aio.insecure_channel(backend.grpc, options)
+        self._channels[backend.grpc, secure, backend.authority] = made
+        return made
 
     async def close(self) -> None:
         """Let go of the servers."""
