@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
+from sliceworks.rehearsal.drill import Mortal
 from sliceworks.schemas import config_connector
+from sliceworks.twin.controllers.programs import acting_as
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from sliceworks.base.yamls import Document
     from sliceworks.specs.clouds import CloudCluster
@@ -59,19 +62,41 @@ class Runs(Protocol):
 
 
 @asynccontextmanager
-async def controllers(cluster: Cluster, wants: Wants) -> AsyncIterator[None]:
-    """Run the controllers that are wanted, from before the first document on."""
-    running = [*([_graphs(cluster)] if wants.graphs else ()), *([_slices(cluster, wants.slices)] if wants.slices else ())]
-    tasks = [asyncio.create_task(controller.run(), name=type(controller).__name__) for controller in running]
+async def controllers(cluster: Cluster, wants: Wants) -> AsyncIterator[list[Mortal]]:
+    """Run the controllers that are wanted, from before the first document on; for a drill, each can be killed and started again."""
+    running = [_Running("graphs", partial(_graphs, cluster))] if wants.graphs else []
+    if wants.slices:
+        running.append(_Running("slices", partial(_slices, cluster, wants.slices)))
     try:
-        for controller, task in zip(running, tasks, strict=True):
-            while not controller.ready and not task.done():
-                await clock.sleep(_PAUSE)
-        yield
+        for each in running:
+            await each.start()
+        yield [Mortal(each.name, each.end, each.start) for each in running]
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for each in running:
+            await each.end()
+
+
+@dataclass(slots=True)
+class _Running:
+    """A controller that runs; each start makes a new one."""
+
+    name: str
+    make: Callable[[], Runs]
+    task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Run one, and wait until it is ready."""
+        controller = self.make()
+        with acting_as(self.name):
+            self.task = asyncio.create_task(controller.run(), name=type(controller).__name__)
+        while not controller.ready and not self.task.done():
+            await clock.sleep(_PAUSE)
+
+    async def end(self) -> None:
+        """End it, wherever it has come to."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
 
 
 def _graphs(cluster: Cluster) -> Runs:

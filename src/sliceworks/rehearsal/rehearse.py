@@ -9,7 +9,6 @@ import asyncio
 import logging
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -18,22 +17,16 @@ from sliceworks.base import clock, collector
 from sliceworks.base.errors import ApiError, SliceworksError
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource, key_of
-from sliceworks.rehearsal.drill import Death, drilling
+from sliceworks.rehearsal.drill import Drill
 from sliceworks.rehearsal.product import Wants, controllers
 from sliceworks.rehearsal.scenarios import Happening, Step, later_documents, plan, play
 from sliceworks.rehearsal.standing import held_conditions, standing
 from sliceworks.rehearsal.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-
     from sliceworks.base.yamls import Document
-    from sliceworks.rehearsal.drill import Mortal
+    from sliceworks.rehearsal.drill import Death
     from sliceworks.specs.scenario import Scenario
-    from sliceworks.twin.cluster import Cluster
-
-    Drill = Callable[[Cluster, list[Mortal]], AbstractAsyncContextManager[list[Death]]]
 
 # What the twin's parts log is in the timeline too: nobody needs it on the terminal as well.
 logging.getLogger("sliceworks").addHandler(logging.NullHandler())
@@ -94,21 +87,18 @@ def rehearse(
     wants = Wants.of([*documents, *later], scenario)
     with collector.rested():
         return clock.run(
-            _rehearse(documents, steps, seconds, wants, partial(_drill, drill, seed)), virtual=True, seed=seed, start=start
+            _rehearse(documents, steps, seconds, wants, Drill(drill, seed) if drill else None), virtual=True, seed=seed, start=start
         )
 
 
-def _drill(every: float | None, seed: int, cluster: Cluster, beside: list[Mortal]) -> AbstractAsyncContextManager[list[Death]]:
-    return nullcontext([]) if every is None else drilling(cluster, lambda: beside, every, seed)
-
-
-async def _rehearse(documents: list[Document], steps: list[Step], seconds: float, wants: Wants, drill: Drill) -> Rehearsal:
+async def _rehearse(documents: list[Document], steps: list[Step], seconds: float, wants: Wants, drill: Drill | None) -> Rehearsal:
     from sliceworks.twin.cluster import Cluster
 
+    between = drill.between if drill else None
     async with (
-        Cluster(config_connector=wants.config_connector) as cluster,
+        Cluster(config_connector=wants.config_connector, between=between) as cluster,
         controllers(cluster, wants) as beside,
-        drill(cluster, beside) as deaths,
+        drill.going_on(cluster, lambda: beside) if drill else nullcontext(),
     ):
         await clock.sleep(1)  # its own first objects are no news
         timeline = Timeline()
@@ -122,7 +112,7 @@ async def _rehearse(documents: list[Document], steps: list[Step], seconds: float
             await clock.sleep(max(0.0, seconds - timeline.elapsed()))
             for outcome in outcomes:
                 outcome.state = await _state(client, outcome)
-        return Rehearsal(outcomes, list(timeline.moments), timeline.elapsed(), happenings, deaths)
+        return Rehearsal(outcomes, list(timeline.moments), timeline.elapsed(), happenings, drill.deaths if drill else [])
 
 
 async def apply_document(client: Client, document: Document, timeline: Timeline, warnings: list[str]) -> Outcome:

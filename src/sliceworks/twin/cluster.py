@@ -20,9 +20,11 @@ from sliceworks.twin.auth.jwt import Issuer
 from sliceworks.twin.auth.rbac import RESOURCES, Rbac
 from sliceworks.twin.auth.tokens import Authenticator, administrator, new_token
 from sliceworks.twin.controllers.manager import Controllers
+from sliceworks.twin.controllers.programs import acting_as
 from sliceworks.twin.store.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from sliceworks.kube.transport import Request, Response
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.player import Nodes
     from sliceworks.twin.nodes.processes.runtime import ProcessRuntime
     from sliceworks.twin.store.entries import Change
+
+
+NODES = "nodes"
+"""The program that plays the nodes."""
 
 
 def builtin_registry() -> Registry:
@@ -77,7 +83,7 @@ class Cluster:
 
     Without `workloads` it is an API server with what keeps it in order, and nothing makes pods or places them.
     With `processes` the commands of containers run on this machine, with their files in that folder. With `config_connector` it has
-    the kinds of Config Connector, and what keeps them.
+    the kinds of Config Connector, and what keeps them. What asks it from this process waits for `between` before each request.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class Cluster:
         workloads: bool = True,
         processes: Path | None = None,
         config_connector: bool = False,
+        between: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.store = store or Store()
         self.token = token or new_token()
@@ -100,6 +107,7 @@ class Cluster:
         self.core = Core(self.store, registry, rbac, issuer)
         self.core.customs = Customs(self.core)
         self.api = Api(self.core, Authenticator({self.token: administrator()}, issuer, view.get))
+        self._handle = self.api.handle if between is None else _waiting_for(between, self.api.handle)
         self.controllers = Controllers(self.store, registry, self._handle_as, authority=ca, workloads=workloads)
         self.core.pages |= self.controllers.pages
         self.nodes: Nodes | None = None
@@ -139,12 +147,25 @@ class Cluster:
             self._runtime.access.url, self._runtime.access.ca = url, ca
 
     async def _start_nodes(self) -> None:
-        from sliceworks.twin.nodes.embedded import embedded_nodes, process_runtime
+        from sliceworks.twin.nodes.embedded import process_runtime
 
         if self._processes is not None:
             self._runtime = process_runtime(self.as_user, self._processes)
             self.core.logs = self._runtime.logs
-        self.nodes = await embedded_nodes(self.as_user, self.store, self._runtime).__aenter__()
+        await self.revive_nodes()
+
+    async def revive_nodes(self) -> None:
+        """Play the nodes, from what the store says of them."""
+        from sliceworks.twin.nodes.embedded import embedded_nodes
+
+        with acting_as(NODES):
+            self.nodes = await embedded_nodes(self.as_user, self.store, self._runtime).__aenter__()
+
+    async def kill_nodes(self) -> None:
+        """Play the nodes no more: machines and pods stay as they are, and nobody says anything of them."""
+        nodes, self.nodes = self.nodes, None
+        if nodes is not None:
+            await nodes.__aexit__()
 
     async def _start_cloud(self) -> None:
         from sliceworks.twin.admission import extended_resources
@@ -157,8 +178,7 @@ class Cluster:
 
     async def __aexit__(self, *_: object) -> None:
         await self.cloud.__aexit__()
-        if self.nodes is not None:
-            await self.nodes.__aexit__()
+        await self.kill_nodes()
         if self._runtime is not None:
             await self._runtime.close()
         await self.controllers.stop()
@@ -170,12 +190,22 @@ class Cluster:
         self.store.close()
 
     async def _handle_as(self, request: Request, user: User) -> Response:
-        return await self.api.handle(request, certificate=user)
+        return await self._handle(request, certificate=user)
 
     def as_user(self, user: User) -> InProcess:
         """A transport whose requests come from a user of this process' choosing."""
-        return InProcess(partial(self.api.handle, certificate=user))
+        return InProcess(partial(self._handle, certificate=user))
 
     def transport(self, token: str = "") -> InProcess:
         """A transport that presents a token: the administrator's unless another is given."""
-        return InProcess(self.api.handle, token=token or self.token)
+        return InProcess(self._handle, token=token or self.token)
+
+
+def _waiting_for(between: Callable[[], Awaitable[None]], handle: Callable[..., Awaitable[Response]]) -> Any:
+    """Answer a request once something else has let it pass."""
+
+    async def answer(request: Request, **options: Any) -> Response:
+        await between()
+        return await handle(request, **options)
+
+    return answer

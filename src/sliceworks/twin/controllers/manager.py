@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.controllers.accounts import RootCertificates, ServiceAccounts
 from sliceworks.twin.controllers.garbage import GarbageCollector
 from sliceworks.twin.controllers.namespaces import Namespaces
+from sliceworks.twin.controllers.programs import Program, told
 from sliceworks.twin.controllers.protection import StorageProtection
 from sliceworks.twin.controllers.quotas import Quotas
 from sliceworks.twin.controllers.roles import AggregatedRoles
 from sliceworks.twin.controllers.world import World
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sliceworks.twin.api.pages import Page
     from sliceworks.twin.api.resources import Registry
     from sliceworks.twin.controllers.loop import Change, Controller
+    from sliceworks.twin.controllers.programs import Make
     from sliceworks.twin.controllers.world import Handle
     from sliceworks.twin.store.store import Store
-
-log = logging.getLogger(__name__)
 
 
 class Controllers:
@@ -30,26 +30,21 @@ class Controllers:
     def __init__(self, store: Store, registry: Registry, handle: Handle, *, authority: str, workloads: bool = True) -> None:
         world = World(store, registry, handle)
         self._store, self._world = store, world
+        self.programs = tuple(Program(name, world, make) for name, make in _programs(authority, workloads=workloads))
+        """In the order in which they are told of a change."""
         self.pages: dict[str, Page] = _pages(world) if workloads else {}
-        self.all: tuple[Controller[Any], ...] = (
-            ServiceAccounts(world),
-            RootCertificates(world, authority),
-            AggregatedRoles(world),
-            Quotas(world),
-            StorageProtection(world),
-            Namespaces(world),
-            GarbageCollector(world),
-            *(_workloads(world) if workloads else ()),
-        )
-        self._tasks: list[asyncio.Task[None]] = []
         self._interested: dict[str, tuple[Controller[Any], ...]] = {}
+
+    @property
+    def all(self) -> tuple[Controller[Any], ...]:
+        """The controllers of all programs."""
+        return tuple(each for program in self.programs for each in program.controllers)
 
     def start(self) -> None:
         """Look at everything there is, then follow the changes, in tasks of the running loop."""
         self._store.subscribe(self._observe)
-        self._tasks = [asyncio.create_task(each.run(), name=type(each).__name__) for each in self.all]
-        for task in self._tasks:
-            task.add_done_callback(_tell_end)
+        for program in self.programs:
+            program.start()
 
     def _observe(self, change: Change) -> None:
         self._world.observe(change)
@@ -58,11 +53,15 @@ class Controllers:
             found = (each for each in self.all if each.watches is None or change.resource in each.watches)
             interested = self._interested[change.resource] = tuple(found)
         for each in interested:
-            try:
-                each.observe(change)
-            except Exception:
-                # The others must hear of it all the same.
-                log.exception("%s failed on %s %s/%s", type(each).__name__, change.resource, change.namespace, change.name)
+            told(each, change)
+
+    def revive(self, program: Program) -> None:
+        """Start a program that was killed: it knows nothing, and looks at everything there is, as on the first day."""
+        program.renew()
+        self._interested.clear()
+        self._store.subscribe(program.observe)
+        self._store.unsubscribe(program.observe)
+        program.start()
 
     @property
     def idle(self) -> bool:
@@ -71,25 +70,28 @@ class Controllers:
 
     async def stop(self) -> None:
         """End the work; what was left undone shows when it is started again."""
-        for each in self.all:
-            each.queue.shut_down()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        for program in self.programs:
+            await program.kill()
 
 
-def _tell_end(task: asyncio.Task[None]) -> None:
-    """A controller ends when it is told to; one that ends by itself must not do so in silence."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("the controller %s has ended", task.get_name(), exc_info=error)
+def _programs(authority: str, *, workloads: bool) -> Iterator[tuple[str, Make]]:
+    def own(world: World) -> tuple[Controller[Any], ...]:
+        return (
+            ServiceAccounts(world),
+            RootCertificates(world, authority),
+            AggregatedRoles(world),
+            Quotas(world),
+            StorageProtection(world),
+            Namespaces(world),
+            GarbageCollector(world),
+        )
 
+    yield "keepers", own
+    if workloads:
+        # They take as long to load as everything else together.
+        from sliceworks.twin.workloads import PROGRAMS
 
-def _workloads(world: World) -> tuple[Controller[Any], ...]:
-    # They take as long to load as everything else together.
-    from sliceworks.twin.workloads import workloads
-
-    return workloads(world)
+        yield from PROGRAMS.items()
 
 
 def _pages(world: World) -> dict[str, Page]:

@@ -12,7 +12,7 @@ from sliceworks.kube.transport import Request
 from sliceworks.twin.auth.identity import service_account
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from sliceworks.kube.transport import Response
     from sliceworks.twin.api.resources import Registry
@@ -85,6 +85,17 @@ class World:
         if kind not in self._indexes:
             self._indexes[kind] = kind()
         return cast("I", self._indexes[kind])
+
+    @property
+    def indexes(self) -> tuple[type[Index], ...]:
+        """Which indexes there are."""
+        return tuple(self._indexes)
+
+    def forget(self, kinds: Iterable[type[Index]]) -> None:
+        """Drop indexes: whoever asks for one again gets one that is empty."""
+        for kind in kinds:
+            self._indexes.pop(kind, None)
+        self._interested.clear()
 
     def observe(self, change: Change) -> None:
         """Bring the shared indexes up to date."""

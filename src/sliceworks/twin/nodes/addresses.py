@@ -68,7 +68,8 @@ class Range:
         number = self._number(address)
         if number is not None and number in self._used:
             self._used.discard(number)
-            self._free.append(number)
+            if number < self._next:  # what lies ahead comes in its turn
+                self._free.append(number)
 
     def _text(self, number: int) -> str:
         if self._base.version == 6:

@@ -140,6 +140,7 @@ class Nodes:
             return
         self.machines.add_pod(node, key)
         self._plans.see(What("Pod", *key), pod, node)
+        self._hold_address(What("Pod", *key), pod)
 
     def lose_pod(self, key: Key) -> None:
         """A pod is gone, or nothing can become of it any more."""
@@ -218,6 +219,7 @@ class Nodes:
                 self.lose_pod(Key(what.namespace, what.name))
             return
         if obj["metadata"]["uid"] == track.uid:
+            self._hold_address(what, obj)
             track.version = int(obj["metadata"]["resourceVersion"])
             self._plans.plan(what, track, obj)
 
@@ -235,11 +237,18 @@ class Nodes:
     def _address(self, track: Track, pod: Obj, machine: Machine) -> str:
         if pod["spec"].get("hostNetwork"):
             return machine.host
-        if not track.address:
-            if held := pod["status"].get("podIP"):
-                machine.addresses.hold(held)
-            track.address = held or machine.addresses.take()
+        track.address = track.address or machine.addresses.take()
         return track.address
+
+    def _hold_address(self, what: What, obj: Obj) -> None:
+        """A pod that was there before this player was has an address already, which nobody else gets."""
+        track, held = self._plans.get(what), (obj.get("status") or {}).get("podIP")
+        if what.kind != "Pod" or track is None or track.address or not held or obj["spec"].get("hostNetwork"):
+            return
+        machine = self.machines.get(track.node)
+        if machine is not None:
+            machine.addresses.hold(held)
+            track.address = held
 
 
 @lru_cache

@@ -10,6 +10,8 @@ from sliceworks.twin.workloads.kueue.visibility import GROUP as VISIBILITY
 from sliceworks.twin.workloads.kueue.visibility_page import page
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sliceworks.twin.admission.plugins import Webhooks
     from sliceworks.twin.api.pages import Page
     from sliceworks.twin.controllers.loop import Controller
@@ -17,15 +19,18 @@ if TYPE_CHECKING:
     from sliceworks.twin.store.store import Store
 
 
-def workloads(world: World) -> tuple[Controller[Any], ...]:
-    """All of them, in the order in which they are told of a change."""
-    return (
-        Scheduler(world),
-        *builtin.controllers(world),
-        *jobset.controllers(world),
-        *kueue.controllers(world),
-        *config_connector.controllers(world),
-    )
+def _scheduler(world: World) -> tuple[Controller[Any], ...]:
+    return (Scheduler(world),)
+
+
+PROGRAMS: dict[str, Callable[[World], tuple[Controller[Any], ...]]] = {
+    "scheduler": _scheduler,
+    "workloads": builtin.controllers,
+    "jobset": jobset.controllers,
+    "kueue": kueue.controllers,
+    "config-connector": config_connector.controllers,
+}
+"""All of them by the program that they run in, in the order in which they are told of a change."""
 
 
 def pages(world: World) -> dict[str, Page]:

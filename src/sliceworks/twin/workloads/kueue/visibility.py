@@ -26,7 +26,12 @@ class Visibility:
     """Answers `clusterqueues/Q/pendingworkloads` and `namespaces/N/localqueues/Q/pendingworkloads`."""
 
     def __init__(self, world: World) -> None:
-        self._ledger, self._get = world.shared(Ledger), world.get
+        self._world, self._get = world, world.get
+
+    @property
+    def _ledger(self) -> Ledger:
+        """Kueue's own, which is another one when Kueue was started again."""
+        return self._world.shared(Ledger)
 
     def answer(self, target: Target, params: Mapping[str, list[str]]) -> Obj:
         """The summary that a path asks for."""

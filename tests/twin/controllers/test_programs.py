@@ -1,0 +1,104 @@
+"""Programs of a twin that are killed: what they left undone is done once they are back, from what the store says alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.support.embedded import on_twin
+
+from sliceworks.base import clock
+from sliceworks.twin.nodes.addresses import Range
+from sliceworks.twin.nodes.shapes import Shape, node_objects
+
+if TYPE_CHECKING:
+    from tests.support.embedded import Embedded
+
+    from sliceworks.twin.controllers.programs import Program
+
+DEPLOYMENTS, PODS = "/apis/apps/v1/namespaces/default/deployments", "/api/v1/namespaces/default/pods"
+
+
+def program(twin: Embedded, name: str) -> Program:
+    return next(each for each in twin.cluster.controllers.programs if each.name == name)
+
+
+def web(replicas: int) -> dict[str, Any]:
+    container = {"name": "main", "image": "web", "resources": {"requests": {"cpu": "100m"}}}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+
+
+async def with_nodes(twin: Embedded) -> None:
+    for node in node_objects(Shape("cpu", "e2-standard-8", cpu="8", memory="32Gi"), 2):
+        await twin.do("POST", "/api/v1/nodes", node)
+    await twin.quiet()
+
+
+async def pods(twin: Embedded) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await twin.do("GET", PODS))["items"]
+    return found
+
+
+def test_the_dead_do_nothing_and_the_revived_do_what_was_left() -> None:
+    async def main(twin: Embedded) -> None:
+        await with_nodes(twin)
+        workloads, scheduler = program(twin, "workloads"), program(twin, "scheduler")
+        await workloads.kill()
+        await twin.do("POST", DEPLOYMENTS, web(3))
+        await clock.sleep(300)
+        assert await pods(twin) == []
+        await scheduler.kill()
+        twin.cluster.controllers.revive(workloads)
+        await clock.sleep(300)
+        assert [pod["spec"].get("nodeName") for pod in await pods(twin)] == [None] * 3
+        twin.cluster.controllers.revive(scheduler)
+        await clock.sleep(60)
+        assert (await twin.do("GET", f"{DEPLOYMENTS}/web"))["status"]["readyReplicas"] == 3
+
+    on_twin(main, workloads=True)
+
+
+def test_the_revived_know_what_others_did_meanwhile() -> None:
+    async def main(twin: Embedded) -> None:
+        await with_nodes(twin)
+        await twin.do("POST", DEPLOYMENTS, web(3))
+        await clock.sleep(60)
+        workloads = program(twin, "workloads")
+        await workloads.kill()
+        for pod in (await pods(twin))[:2]:
+            await twin.do("DELETE", f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0")
+        await twin.do("PATCH", f"{DEPLOYMENTS}/web", {"spec": {"replicas": 5}})
+        await clock.sleep(60)
+        twin.cluster.controllers.revive(workloads)
+        await clock.sleep(60)
+        assert len(await pods(twin)) == 5
+        assert (await twin.do("GET", f"{DEPLOYMENTS}/web"))["status"]["readyReplicas"] == 5
+
+    on_twin(main, workloads=True)
+
+
+def test_pods_of_nodes_that_nobody_played_for_a_while_keep_their_addresses() -> None:
+    async def main(twin: Embedded) -> None:
+        await with_nodes(twin)
+        await twin.do("POST", DEPLOYMENTS, web(4))
+        await clock.sleep(60)
+        await twin.cluster.kill_nodes()
+        await twin.do("PATCH", f"{DEPLOYMENTS}/web", {"spec": {"replicas": 12}})
+        await clock.sleep(60)
+        assert len([pod for pod in await pods(twin) if pod["status"]["phase"] == "Running"]) == 4
+        await twin.cluster.revive_nodes()
+        await clock.sleep(60)
+        addresses = [pod["status"]["podIP"] for pod in await pods(twin)]
+        assert len(addresses) == len(set(addresses)) == 12
+
+    on_twin(main, workloads=True)
+
+
+def test_an_address_that_was_held_and_given_back_is_given_out_once() -> None:
+    addresses = Range("10.0.0.0/29")
+    addresses.hold("10.0.0.4")
+    addresses.give_back("10.0.0.4")
+    taken = [addresses.take() for _ in range(8)]
+    assert len([each for each in taken if each]) == len({each for each in taken if each})
+    assert "10.0.0.4" in taken
