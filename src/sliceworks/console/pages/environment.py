@@ -11,7 +11,7 @@ from sliceworks.console.environment_looks import environments_of, planned
 from sliceworks.console.nodes import el, empty, facts, heading, panel, state, table, warning
 from sliceworks.console.registry import page_of
 from sliceworks.console.tree import Tree
-from sliceworks.console.views.times import ago, dollars
+from sliceworks.console.views.times import dollars
 from sliceworks.infra.costs import HOURS_OF_A_MONTH, costs
 
 if TYPE_CHECKING:
@@ -103,7 +103,6 @@ class _Environment:
             return el("p", known.said, cls="note", role="status")
         if known.read_at is None:
             return el("p", "Stages by the document. Whether they are made is known once it is read.", cls="note", role="status")
-        when = ago(known.read_at.isoformat(), known.read_at)
         drifted = sum(bool(thing.drift) for stage in known.stages for thing in stage.things)
         found = f"{drifted} drifted." if drifted else "nothing has drifted."
         told = (
@@ -111,7 +110,7 @@ class _Environment:
             if known.drift
             else "Read from Terraform's state; drift was not looked for."
         )
-        return el("p", told, el("span", f" at {known.read_at:%H:%M:%S}", title=str(when)), cls="note", role="status")
+        return el("p", f"{known.read_at:%H:%M:%S}: {told}", cls="note", role="status")
 
 
 def _facts(known: Known) -> Node:
