@@ -78,14 +78,14 @@ def runs(folder: Path = Path("load-tests")) -> list[Path]:
 
 
 def test_run_report_compare_and_ask(echo: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
-    file = document(slo=["ttft p99 < 10s", "errors < 1%"])
+    file = document(slo=["ttft p99 < 10s", "errors < 1%"], stages=[{"constant": 50, "for": "1s"}])
     assert run(["load", "run", "-f", str(file), "--url", echo, "--tag", "build=7"]) == 0
     shown = capsys.readouterr().out
-    assert "20 in 1 s, 20 succeeded" in shown
+    assert "50 in 1 s, 50 succeeded" in shown
     assert "kept: errors < 1% (found 0.00%)" in shown
     assert run(["load", "run", "-f", str(file), "--url", echo, "-q", "-o", "json"]) == 0
     found = orjson.loads(capsys.readouterr().out)
-    assert (found["valid"], found["kept"], found["summary"]["tokensOut"]) == (True, True, 20 * 128)
+    assert (found["valid"], found["kept"], found["summary"]["tokensOut"]) == (True, True, 50 * 128)
     one, two = runs()
 
     assert run(["load", "list", "-o", "json"]) == 0
@@ -103,7 +103,7 @@ def test_run_report_compare_and_ask(echo: str, document: Callable[..., Path], ca
     assert run(["load", "compare", str(one), str(two), "--matters", "1"]) == 0
     assert "e2e p99" in capsys.readouterr().out
     assert run(["load", "sql", "SELECT run, count(*) AS many FROM requests GROUP BY run ORDER BY run", "-o", "json"]) == 0
-    assert [each["many"] for each in orjson.loads(capsys.readouterr().out)] == [20, 20]
+    assert [each["many"] for each in orjson.loads(capsys.readouterr().out)] == [50, 50]
 
 
 def test_a_missed_objective_is_a_failure(echo: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:

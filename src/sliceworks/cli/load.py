@@ -233,7 +233,7 @@ def _side(folder: Path) -> Side:
 def _changed(change: Change) -> tuple[object, ...]:
     from sliceworks.loadtest.report import words
 
-    if change.figure == "errors":
+    if change.points:
         shown = (f"{change.before:.2%}", f"{change.after:.2%}", f"{change.relative:+.2%} points")
     else:
         shown = (words.time(change.before), words.time(change.after), f"{change.relative:+.1%}")

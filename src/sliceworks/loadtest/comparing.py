@@ -39,7 +39,10 @@ _FIGURES: tuple[tuple[str, float], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A figure before and after; `low` and `high` bound the relative change with 95 % confidence."""
+    """A figure before and after; `low` and `high` bound the change with 95 % confidence.
+
+    It is relative to before, or in points where the figure is a share itself.
+    """
 
     figure: str
     before: float
@@ -47,9 +50,12 @@ class Change:
     low: float
     high: float
     matters: float
+    points: bool = False
 
     @property
     def relative(self) -> float:
+        if self.points:
+            return self.after - self.before
         return self.after / self.before - 1 if self.before else 0.0
 
     @property
@@ -103,15 +109,8 @@ def _difference(name: str, values: list[Floats], matters: float, random: np.rand
     """Shares of errors: their difference counts, not their ratio, as one of them is often nothing."""
     drawn = [_drawn(_some(each, random), random, lambda some: float(some.mean())) for each in values]
     low, high = np.quantile(drawn[1] - drawn[0], [0.025, 0.975])
-    return Errors(name, float(values[0].mean()), float(values[1].mean()), float(low), float(high), min(matters, 0.005))
-
-
-class Errors(Change):
-    """A change of the share of errors, in points."""
-
-    @property
-    def relative(self) -> float:
-        return self.after - self.before
+    before, after = (float(each.mean()) for each in values)
+    return Change(name, before, after, float(low), float(high), min(matters, 0.005), points=True)
 
 
 def _some(values: Floats, random: np.random.Generator) -> Floats:
