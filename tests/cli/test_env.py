@@ -93,6 +93,15 @@ def test_a_plan_before_there_is_a_cluster_tells_what_would_be_made(env: Shell) -
     assert ["cluster/queues", "+", "LocalQueue", "research/queue"] in env.rows()
 
 
+def test_a_full_plan_has_terraforms_own_words_after_ours(env: Shell) -> None:
+    assert env("plan", "--twin", "--full", "-q") == 0, env.err
+    ours, _, words = env.out.partition("# 0-bootstrap\n")
+    assert "LocalQueue research/queue" in ours
+    assert words.startswith("all that is planned in 0-bootstrap\n\n# 1-base\nall that is planned in 1-base\n")
+    assert not list(env.file.parent.rglob("*.tfplan"))
+    assert env("plan", "--twin", "--full", "-o", "json", "-q") == 2
+
+
 def test_a_plan_for_the_cloud_names_what_would_be_fetched(env: Shell) -> None:
     assert env("plan", "-q") == 0, env.err
     assert ["cluster/jobset", "+", "Release", "v0.12.0"] in env.rows()

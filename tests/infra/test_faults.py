@@ -55,7 +55,7 @@ def failure(site: Site) -> SliceworksError:
 
 def is_finished(site: Site) -> bool:
     """Whether a plan finds nothing more to do."""
-    return all(change.action in ("noop", "read") for change in next(site.plan())[1])
+    return all(change.action in ("noop", "read") for change in next(site.plan()).changes)
 
 
 def remove(site: Site) -> None:
@@ -149,7 +149,7 @@ def test_a_cluster_that_was_being_made_is_taken_over_without_its_first_pool(twin
         pass
     pools = twin.ask("GET", "/container/v1/projects/my-project/locations/us-central2/clusters/half-cluster/nodePools")
     assert [pool["name"] for pool in pools["nodePools"]] == ["cpu"]
-    assert all(change.action in ("noop", "read") for _, changes in site.plan() for change in changes)
+    assert all(change.action in ("noop", "read") for planned in site.plan() for change in planned.changes)
     remove(site)
     assert twin.there("half") == []
 

@@ -48,6 +48,11 @@ elif verb == "plan":
     for line in Path(__file__).with_name("planned").read_text().splitlines():
         action, _, address = line.partition(" ")
         say(type="planned_change", change={{"resource": {{"addr": address}}, "action": action}})
+    for argument in sys.argv:
+        if argument.startswith("-out="):
+            Path(argument.removeprefix("-out=")).write_text("planned")
+elif verb == "show":
+    print(f"\\nall that is {{Path(sys.argv[-1]).read_text()}} in {{stage}}\\n")
 elif verb == "apply":
     order = ordered()
     say(type="apply_start", **{{"@message": "first: Creating..."}})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base import progress
+from sliceworks.base.errors import UsageError
 from sliceworks.cli import options
 from sliceworks.cli.env_apply import manifests_option
 from sliceworks.cli.env_cluster import STAGE
@@ -29,26 +30,35 @@ _DRIFT = {"update": "changed", "replace": "changed", "delete": "gone", "create":
 @skip_option
 @twin_option
 @manifests_option
+@click.option("--full", is_flag=True, help="Terraform's own plan of each stage as well, with every value.")
 @options.output("table", "json", "yaml", "name")
 @options.quiet
-def plan(*, file: Path, skipped: tuple[str, ...], twin: bool, manifests: Path | None, output: str) -> int:
+def plan(*, file: Path, skipped: tuple[str, ...], twin: bool, manifests: Path | None, full: bool, output: str) -> int:
     """Show what would be made, changed and removed, stage by stage and in the cluster, and what it costs.
 
-    Where the cluster is there already, it is asked itself what applying would change.
+    Where the cluster is there already, it is asked itself what applying would change. With --full, what Terraform itself says
+    about each stage comes after that.
     """
+    if full and output != "table":
+        raise UsageError("--full is for people", hint="leave -o out")
     inside = inside_of(sound(file, skipped), file, twin=twin, manifests=manifests, graphs="sound")
     environment = inside.site.environment
     found: list[tuple[Stage, list[Change]]] = []
+    made, words = dict[str, Any](), list[str]()
     with progress.working(f"Planning {environment.metadata.name}") as step:
-        for stage, changes in inside.site.plan():
+        for stage, changes, outputs, said in inside.site.plan(in_words=full):
             step(stage.name)
+            made[stage.name] = outputs
+            words.append(f"# {stage.name}\n{said}\n")
             told = [change for change in changes if change.action not in ("noop", "read")]
             found.append((stage, sorted(told, key=lambda change: change.address)))
         step("what is in the cluster")
-        outcomes = inside.compare(inside.site.made(STAGE))
+        outcomes = inside.compare(made[STAGE])
     show(table_of(found, outcomes), output)
     if output == "table":
         _tell_costs(environment)
+    if full:
+        click.echo("\n" + "\n".join(words), nl=False)
     tell_undone(environment)
     return 0
 

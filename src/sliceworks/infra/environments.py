@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.infra import troubles
@@ -31,6 +31,15 @@ Object = dict[str, Any]
 BOOTSTRAP = "0-bootstrap"
 
 
+class Planned(NamedTuple):
+    """What would change in a stage, what it has made so far, and Terraform's own words where they were asked for."""
+
+    stage: Stage
+    changes: list[Change]
+    outputs: Object
+    words: str
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """An environment at a place: its document, where it is made, and the folder that Terraform works in."""
@@ -44,14 +53,16 @@ class Site:
         """Its stages, first to last."""
         return stages(self.environment)
 
-    def plan(self, *, destroy: bool = False) -> Iterator[tuple[Stage, list[Change]]]:
+    def plan(self, *, in_words: bool = False) -> Iterator[Planned]:
         """What would change in each stage. What earlier stages have not made yet is taken for what it will be."""
         self.workspace.lay_out()
         known: dict[str, Object] = {}
         for stage in self.stages():
             terraform = self._terraform(stage, known)
-            yield stage, terraform.plan(destroy=destroy)
-            known[stage.name] = {**stage.expected, **terraform.outputs()}
+            changes, words = terraform.plan_in_words() if in_words else (terraform.plan(), "")
+            outputs = terraform.outputs()
+            known[stage.name] = {**stage.expected, **outputs}
+            yield Planned(stage, changes, outputs, words)
 
     def apply(self, begun: Callable[[Stage], Callable[[str], None]]) -> Iterator[tuple[Stage, list[Change], Object]]:
         """Make all stages, each with what the ones before it have made; a stage that is as it should be costs a look."""

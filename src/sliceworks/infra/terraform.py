@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from sliceworks.infra import troubles
 from sliceworks.infra.journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sliceworks.infra.programs import Program
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _NAMES = ("email", "dataset_id", "table_id", "membership_id", "display_name", "name", "service", "id")
 """Where resources have what people call them by, best first."""
-_PLAN = "doubts.tfplan"
+_PLAN = "saved.tfplan"
 _INTERRUPTED = "Interrupt received"
 
 
@@ -86,6 +87,11 @@ class Terraform:
         told = self._told(["plan", "-json", self._lock, *(["-destroy"] if destroy else [])])
         return told.changes
 
+    def plan_in_words(self) -> tuple[list[Change], str]:
+        """What would change, and Terraform's own words for it."""
+        with self._saved() as changes:
+            return changes, self._must(["show", "-no-color", _PLAN], asking=True).strip("\n")
+
     def drift(self) -> list[Change]:
         """What is no longer as it was made, and would be put right: tags and the like, which change by themselves, are no drift."""
         wrong = {change.address for change in self.plan() if change.action not in ("noop", "read")}
@@ -114,12 +120,17 @@ class Terraform:
 
     def planned_values(self) -> list[Object]:
         """What would be made, with the values that are known."""
-        try:
-            self._told(["plan", "-json", self._lock, f"-out={_PLAN}"])
+        with self._saved():
             shown: Object = orjson.loads(self._must(["show", "-json", _PLAN], asking=True))
+        return [each for each in shown.get("resource_changes") or () if each["change"]["actions"] == ["create"]]
+
+    @contextmanager
+    def _saved(self) -> Iterator[list[Change]]:
+        """What would change, in a file for as long as it is looked at."""
+        try:
+            yield self._told(["plan", "-json", self._lock, f"-out={_PLAN}"]).changes
         finally:
             (self.folder / _PLAN).unlink(missing_ok=True)
-        return [each for each in shown.get("resource_changes") or () if each["change"]["actions"] == ["create"]]
 
     def take_over(self, address: str, found: str) -> bool:
         """Have a thing that is there in the state; False where there is none."""
