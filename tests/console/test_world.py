@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from bench.measure.console_worlds import JOBSETS as STORED_JOBSETS
 from bench.measure.console_worlds import PODS as STORED_PODS
@@ -16,13 +17,14 @@ from sliceworks.console.looking import looking_only
 from sliceworks.console.world import World
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Key, Resource
+from sliceworks.kube.transport import Response
 from sliceworks.kube.well_known import CONFIG_MAP
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sliceworks.kube.transport import Request, Response, Transport
+    from sliceworks.kube.transport import Request, Transport
 
 Object = dict[str, Any]
 
@@ -206,5 +208,38 @@ def test_a_console_that_only_looks_sends_nothing_but_reads() -> None:
                 with pytest.raises(SliceworksError, match="this console only looks"):
                     await write
             assert "data" not in await client.get(CONFIG_MAP, "a", "default")
+
+    clock.run(main(), virtual=True)
+
+
+def test_one_namespace_alone_is_read_by_those_who_may_not_see_all() -> None:
+    async def main(small: Small) -> None:
+        async with World(Client(small.cluster.transport()), namespace="gemma") as world:
+            await world.settled(60)
+            wanted = {job.name for job in small.made.jobs if job.team == "gemma"}
+            assert {each["metadata"]["name"] for each in world.table(JOBSETS).all()} == wanted
+            assert len(world.table(NODES).store) == 4 * 64
+            assert world.troubles(JOBSETS, WORKLOADS, NODES) == []
+
+    on_small(main)
+
+
+def test_what_one_may_not_see_is_said_in_words() -> None:
+    class Refusing:
+        async def send(self, request: Request, *, stream: bool = False) -> Response:
+            status = {"kind": "Status", "reason": "Forbidden", "message": "no", "code": 403}
+            return Response(403, {}, orjson.dumps(status))
+
+        async def close(self) -> None:
+            return
+
+    async def main() -> None:
+        async with World(Client(Refusing())) as world:
+            await world.settled(60)
+            assert world.troubles(JOBSETS, PODS) == [
+                "You may not read the jobsets of this cluster.",
+                "You may not read the pods of this cluster.",
+            ]
+            assert world.stale_since is None  # a refusal is an answer
 
     clock.run(main(), virtual=True)

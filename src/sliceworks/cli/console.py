@@ -28,9 +28,10 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address of this machine to listen on.")
 @click.option("--open", "browser", is_flag=True, help="Open it in a browser.")
 @click.option("--allow-changes", is_flag=True, help="Let pages change the cluster: cancel, restart, drain, publish.")
+@click.option("-n", "--namespace", metavar="NAME", default="", help="Show this namespace alone, if you may not see all.")
 @options.cluster
 @options.quiet
-def console(*, port: int, host: str, browser: bool, allow_changes: bool, **where: Any) -> int:
+def console(*, port: int, host: str, browser: bool, allow_changes: bool, namespace: str, **where: Any) -> int:
     """Show a cluster as web pages: chips, queues, jobs, slices, graphs, models, load tests; live, until Ctrl-C.
 
     The address that is printed lets whoever has it look, and with --allow-changes change: it is good until this command ends.
@@ -53,7 +54,7 @@ def console(*, port: int, host: str, browser: bool, allow_changes: bool, **where
             await stack.enter_async_context(client)
             now = await stack.enter_async_context(clock_of(client)) if where["twin"] else clock.now
             seen = client if allow_changes else looking_only(client)
-            world = await stack.enter_async_context(World(seen, name=_name(where), now=now))
+            world = await stack.enter_async_context(World(seen, name=_name(where), namespace=namespace, now=now))
             container = await _container(stack, where)
             found = Console(world, allow_changes, container, Path.cwd(), _made(where))
             await serve(found, door, ready=lambda: _tell(door, browser))
@@ -79,7 +80,7 @@ def _made(where: dict[str, Any]) -> Callable[[Environment, Path], Inside]:
 
 def _tell(door: Door, browser: bool) -> None:
     if door.host not in _LOOPBACK:
-        progress.say("Everybody who reaches this address can read along: it is not encrypted. An ssh tunnel to loopback is.")
+        progress.say("What goes over the network to this address is not encrypted; through an ssh tunnel to loopback it is.")
     progress.say("The console answers at this address, until Ctrl-C:")
     click.echo(door.url)
     if browser:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8710
 _READING = 120.0  # seconds that a cluster may take to be read
 _GRACE = 2  # seconds that open pages have to end
+_MESSAGES = 200  # that a browser has missed are sent to it again
 _RECONNECT = 30.0  # seconds for which a browser that was away finds its page as it left it
 
 
@@ -48,7 +49,8 @@ class Door:
     @property
     def url(self) -> str:
         """The address with the token: its fragment never leaves the browser on its own."""
-        name = f"[{self.host}]" if ":" in self.host else self.host
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        name = f"[{host}]" if ":" in host else host
         return f"http://{name}:{self.port}/#token={self.token}"
 
 
@@ -78,7 +80,9 @@ async def serve(console: Console, door: Door, *, ready: Callable[[], None]) -> N
 
     _quiet_logs()
     app = _guarded(_application(console), door)
-    config = uvicorn.Config(app, access_log=False, log_config=None, ws="websockets-sansio", timeout_graceful_shutdown=_GRACE)
+    config = uvicorn.Config(
+        app, access_log=False, log_config=None, server_header=False, ws="websockets-sansio", timeout_graceful_shutdown=_GRACE
+    )
     server = _unsignalled(uvicorn.Server(config))
     loop = asyncio.get_running_loop()
 
@@ -132,6 +136,7 @@ def _application(console: Console) -> FastAPI:
         tailwind=False,
         binding_refresh_interval=None,
         reconnect_timeout=_RECONNECT,
+        message_history_length=_MESSAGES,
         show_welcome_message=False,
     )
     return own

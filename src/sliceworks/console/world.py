@@ -78,7 +78,7 @@ class Table:
         if state == "missing":
             return f"{kinds.INSTALLED_BY.get(self.resource.group, name)} is not installed in this cluster."
         if state == "forbidden":
-            return f"You may not read {self.resource.plural} in this cluster."
+            return f"You may not read the {self.resource.plural} of this cluster."
         if state == "reading":
             return f"Reading {self.resource.plural} …"
         return ""
@@ -121,11 +121,12 @@ class Feed:
 
 class World:
     """Everything that pages read. `name` is what the cluster is called, `now` its clock, `stale_since` when it last answered, if it
-    does not answer now."""
+    does not answer now. With a `namespace` only that one is read, by those who may not see all."""
 
-    def __init__(self, client: Client, *, name: str = "", now: Callable[[], datetime] = clock.now) -> None:
+    def __init__(self, client: Client, *, name: str = "", namespace: str = "", now: Callable[[], datetime] = clock.now) -> None:
         self.client = client
         self.name = name
+        self.namespace = namespace
         self.now = now
         self.stale_since: datetime | None = None
         self._informers = Informers(client, transform=slim)
@@ -154,7 +155,8 @@ class World:
         if found is None:
             # Of events only what went wrong is kept: a busy cluster writes hundreds of others a second.
             fields = "type=Warning" if resource == kinds.EVENTS else ""
-            found = self._tables[resource] = Table(resource, self._informers.open(resource, fields=fields))
+            place = self.namespace if resource.namespaced else ""
+            found = self._tables[resource] = Table(resource, self._informers.open(resource, place, fields=fields))
             for name, values_of in _INDEXES.get(resource, {}).items():
                 found.store.add_index(name, values_of)
         return found
@@ -190,6 +192,10 @@ class World:
         if found is None:
             found = self._ledgers[resource, make] = Ledger(self.table(resource), make)
         return found
+
+    def troubles(self, *resources: Resource) -> list[str]:
+        """What to know before reading a page of these kinds: each thing once."""
+        return list(dict.fromkeys(words for each in resources if (words := self.table(each).trouble)))
 
     async def settled(self, timeout: float) -> None:
         """Wait until what is read from the beginning is there, or known not to be had."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.console.kinds import JOBSETS
 from sliceworks.console.nodes import (
     amount_of,
     columns,
@@ -39,9 +38,8 @@ def overview_page(here: Here) -> None:
     world = here.world
 
     def draw() -> list[Node]:
-        trouble = world.table(JOBSETS).trouble
         found = world.once(overview, *KINDS)
-        return [heading("Overview"), *([warning(trouble)] if trouble else []), *nodes(found, world.now())]
+        return [heading("Overview"), *map(warning, world.troubles(*KINDS)), *nodes(found, world.now())]
 
     here.show(draw, *KINDS)
 
