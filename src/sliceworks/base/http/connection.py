@@ -82,6 +82,9 @@ class Connection(Intake):
                 await self._answer(item, path, Reply(self, self._transport, keep=keep, chunked=chunked, bare=bare))
             if not self.closing:
                 self.deadline = self._loop.time() + (self._limits.request if self._receiving else self._limits.idle)
+        except BaseException:
+            self.end()  # Whatever it was, nobody would answer here any more.
+            raise
         finally:
             self._task = None
 
