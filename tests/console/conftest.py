@@ -1,4 +1,7 @@
-"""A browser, and a big busy cluster with a console on it: made once for all files that say `CLUSTER = "console"`."""
+"""A browser, and a big busy cluster with a console on it: made once for all files that say `CLUSTER = "console"`.
+
+What drives a browser is imported where it is needed: most tests here need none.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,21 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import sync_playwright
-from tests.support.browsers import ROOT, Served, chromium
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Browser
+    from tests.support.browsers import Served
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium. While it is there this thread has a running loop: what needs one of its own goes through `apart`."""
+    from playwright.sync_api import sync_playwright
+    from tests.support.browsers import chromium
+
     program = chromium()
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -31,6 +36,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def big_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cluster of 1,000 slices and 5,000 jobs, where 60 objects change every second."""
+    from tests.support.browsers import ROOT, chromium
+
     chromium()
     folder = tmp_path_factory.mktemp("big")
     command = [sys.executable, "-m", "bench.measure.console_worlds", str(folder), "--updates", "60"]
@@ -44,5 +51,7 @@ def big_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def big(big_kubeconfig: Path) -> Iterator[Served]:
     """A console on it that only looks."""
+    from tests.support.browsers import Served
+
     with Served(big_kubeconfig) as served:
         yield served

@@ -39,21 +39,23 @@ KNOCK = """new Promise((done) => {
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def twin(home: Path, *words: str) -> None:
+    command = [sys.executable, "-m", "sliceworks", "twin", *words, "--quiet"]
+    subprocess.run(command, env={**os.environ, "SLICEWORKS_HOME": str(home)}, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(browser: Browser, home: Path) -> Iterator[Path]:
     """A twin that runs what pods say, with one machine."""
-    home = tmp_path_factory.mktemp("home")
-    environment = {**os.environ, "SLICEWORKS_HOME": str(home)}
-
-    def twin(*words: str) -> None:
-        subprocess.run(
-            [sys.executable, "-m", "sliceworks", "twin", *words, "--quiet"], env=environment, check=True, capture_output=True
-        )
-
-    twin("start", "--memory", "--processes")
+    twin(home, "start", "--memory", "--processes")
     config = home / "twins" / "default" / "kubeconfig"
     apart(lambda: _machine(config))
     yield config
-    twin("stop")
+    twin(home, "stop")
 
 
 async def _machine(config: Path) -> None:
@@ -165,3 +167,13 @@ def test_a_page_that_is_not_there_says_so(browser: Browser, served: Served) -> N
         expect(visit.page.get_by_text("There is no such page.")).to_be_visible()
         visit.page.goto(f"{served.base}/jobs/default/nothing")
         expect(visit.page.get_by_text(re.compile("There is no job nothing in default"))).to_be_visible()
+
+
+def test_a_cluster_that_falls_silent_is_told_and_what_was_known_stays(browser: Browser, served: Served, home: Path) -> None:
+    with served.visit(browser) as visit:
+        page = visit.page
+        expect(page.get_by_text("live", exact=True)).to_be_visible()
+        twin(home, "stop")
+        expect(page.get_by_text(re.compile("no answer since"))).to_be_visible()
+        expect(page.locator(".stat", has_text="Hosts ready").locator(".value")).to_have_text("1")
+        visit.was_good()

@@ -70,7 +70,11 @@ def _why(view: JobView, answer: Answer | None, now: datetime) -> Node:
         )
     kind = "good" if answer.state in _CALM else "bad" if answer.state == "failed" else "wait"
     causes = [_cause(each) for each in answer.causes]
-    ahead = el("p", f"It is number {answer.ahead.position} of {answer.ahead.total} in the queue.") if answer.ahead else None
+    ahead = (
+        el("p", f"It is number {answer.ahead.position} of {answer.ahead.total} in the queue.", cls="cause")
+        if answer.ahead
+        else None
+    )
     frees = [el("li", _release(each, now)) for each in answer.releases[:4]]
     rest = el("div", el("h3", "What would free capacity"), el("ul", frees), cls="cause") if frees else None
     unseen = el("p", "Could not be seen: ", "; ".join(answer.unseen), ".", cls="note") if answer.unseen else None
@@ -79,16 +83,13 @@ def _why(view: JobView, answer: Answer | None, now: datetime) -> Node:
 
 
 def _cause(cause: Cause) -> Node:
-    said = el("div", f"“{cause.said}”", cls="note breaks") if cause.said and cause.said not in cause.words else None
-    seen = el("div", "Seen in ", "; ".join(map(str, cause.seen_in)), cls="note breaks") if cause.seen_in else None
+    """What is in the way and what to do; where that was read is there for whoever wants to know."""
+    said = el("div", f"“{cause.said}”", cls="breaks") if cause.said and cause.said not in cause.words else None
+    seen = el("div", "; ".join(map(str, cause.seen_in)), cls="breaks") if cause.seen_in else None
+    read = el("details", el("summary", "Where this was read"), seen, said, cls="note") if said or seen else None
+    words = el("div", prose(cause.words))
     return el(
-        "div",
-        el("div", prose(cause.words)),
-        el("div", prose(cause.remedy), cls="remedy"),
-        said,
-        seen,
-        cls="cause",
-        key=cause.kind.name,
+        "div", words, el("div", prose(cause.remedy), cls="remedy"), read, cls="cause", key=f"{cause.kind.name}{cause.words[:40]}"
     )
 
 
@@ -114,7 +115,7 @@ def _about(view: JobView, now: datetime) -> Node:
     size = f"{row.slices} × {row.type or '?'}, {row.hosts} hosts, {amount_of(row.chips)} chips"
     return facts(
         (
-            ("State", view.line),
+            ("State", row.state if row.state in WAITS else view.line),
             ("Namespace", row.namespace),
             ("Queue", queue),
             ("Slices", f"{size}, {view.capacity}" if view.capacity else size),

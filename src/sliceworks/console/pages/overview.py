@@ -66,7 +66,7 @@ def _numbers(found: Overview) -> Node:
     cost = "list prices" if not found.unpriced else f"without {found.unpriced} jobs of unknown price"
     return stats(
         stat("Chips in use", amount_of(found.used), share),
-        stat("Jobs that run", amount_of(found.running), link("Show them", "/jobs?state=running")),
+        stat("Jobs that run", amount_of(found.running), link("Show them", "/jobs")),
         stat("Jobs that wait", amount_of(found.waiting), link("Show them", "/jobs?state=queued")),
         stat("Cost of an hour", dollars(found.usd), cost),
         stat("Hosts ready", amount_of(found.hosts_ready), ["of ", amount_of(found.hosts), " · ", link("Slices", "/slices")]),

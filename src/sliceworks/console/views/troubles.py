@@ -21,6 +21,7 @@ Object = dict[str, Any]
 _LATELY = timedelta(hours=2)
 _MOST = 12
 _LONGEST = 300
+_WAITS = ("Workload", "Pending")  # how Kueue says that somebody waits: queues tell that better
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def _told(warnings: Iterable[Told], earliest: str) -> Iterable[Trouble]:
     """Warnings that say the same of several objects of one namespace are told once."""
     same: dict[tuple[str, str, str, str], list[Told]] = defaultdict(list)
     for each in warnings:
-        if each.at >= earliest:
+        if each.at >= earliest and (each.kind, each.reason) != _WAITS:
             same[each.namespace, each.kind, each.reason, each.message].append(each)
     for (namespace, kind, reason, message), several in same.items():
         last = max(several, key=lambda each: each.at)
