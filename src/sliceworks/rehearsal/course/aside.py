@@ -58,6 +58,8 @@ async def aside(work: Callable[[], T], stop: Callable[[], None] | None = None) -
                 if stop is not None:
                     stop()
                 await asyncio.wait([done])
+                if not done.cancelled():
+                    done.exception()  # nobody asks any more how it ended
 
 
 @asynccontextmanager

@@ -11,8 +11,9 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,25 +46,26 @@ class Bench:
     work: Path
     report: Callable[[str], None]
     _ends: Callable[[], object] = lambda: None
+    _stopped: threading.Event = field(default_factory=threading.Event)
 
     def run(self, tests: tuple[Document, ...], folder: Path) -> list[LoadRun]:
         """Run tests one after the other."""
         with ExitStack() as running:
             self.report("the gateway starts")
             url = self._start(running)
-            return [self._test(test, folder, url) for test in tests]
+            return [self._test(test, folder, url) for test in tests if not self._stopped.is_set()]
 
     def stop(self) -> None:
-        """End the test that runs; from any thread."""
+        """End what is under way; from any thread."""
+        self._stopped.set()
         self._ends()
 
     def _start(self, running: ExitStack) -> str:
         """Servers for every model, and the gateway before them; returns its address."""
         data: Object = yamls.load_all(yamls.dump(self.gateway.data), self.gateway.file)[0].data
-        models = data["spec"]["models"]
-        server, front = _free_port(), _free_port()
-        asked = [str(model["name"]) for model in models]
-        running.enter_context(_process(self.work, "servers", "gateway", "echo", "--port", str(server), *_SERVER, *_named(asked)))
+        models, server, front = data["spec"]["models"], _free_port(), _free_port()
+        named = [part for model in models for part in ("--model", str(model["name"]))]
+        started = [(running.enter_context(_process(self.work, "servers", "echo", "--port", str(server), *_SERVER, *named)), server)]
         for model in models:
             model.pop("discover", None)
             model["backends"] = [{"kind": "echo", "url": f"http://{_HOST}:{server}"}]
@@ -71,10 +73,20 @@ class Bench:
         data["spec"].pop("admin", None)
         file = self.work / "gateway.yaml"
         file.write_text(yamls.dump(data))
-        running.enter_context(_process(self.work, "gateway", "gateway", "run", "--quiet", "-f", str(file)))
-        for what, port in (("servers", server), ("gateway", front)):
-            _until_answers(self.work / f"{what}.log", port)
+        started.append((running.enter_context(_process(self.work, "gateway", "run", "--quiet", "-f", str(file))), front))
+        for process, port in started:
+            self._until_answers(process, port)
         return f"http://{_HOST}:{front}"
+
+    def _until_answers(self, process: subprocess.Popen[bytes], port: int) -> None:
+        def decided() -> bool:
+            return self._stopped.is_set() or process.poll() is not None or _answers(port)
+
+        if not clock.wait_until(decided, _SOON, every=0.05):
+            raise TimedOut(f"nothing answers at {_HOST}:{port} after {_SOON:g} s")
+        if process.poll() is not None:
+            logs = (line for name in ("servers", "gateway") for line in (self.work / f"{name}.log").read_text().splitlines())
+            raise SliceworksError(f"the gateway did not start: {' / '.join(logs)[-300:] or 'it said nothing'}")
 
     def _test(self, document: Document, folder: Path, url: str) -> LoadRun:
         from sliceworks.loadtest import merging, plans, results
@@ -99,9 +111,11 @@ class Bench:
 
 def _kept(name: str, test: LoadTest, found: Object) -> LoadRun:
     """What is kept of a run."""
+    from sliceworks.loadtest.report import words
+
     summary = found["summary"]
     times = {key: {at: each[at] for at in _QUANTILES if each.get(at) is not None} for key, each in summary["times"].items()}
-    kept = [Check(each["text"], _found(each["found"]), bool(each["kept"])) for each in found["objectives"]]
+    kept = [Check(each["text"], words.found(each), bool(each["kept"])) for each in found["objectives"]]
     return LoadRun(
         name,
         "a gateway on this machine",
@@ -115,27 +129,19 @@ def _kept(name: str, test: LoadTest, found: Object) -> LoadRun:
     )
 
 
-def _found(value: float | None) -> str:
-    return "nothing was measured" if value is None else f"{value:.4g}"
-
-
-def _named(models: list[str]) -> list[str]:
-    return [part for name in dict.fromkeys(models) for part in ("--model", name)]
-
-
 @contextmanager
-def _process(work: Path, name: str, *arguments: str) -> Iterator[None]:
-    """A command of ours in a process of its own, for a while; what it says is kept in a file."""
+def _process(work: Path, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A gateway's command in a process of its own, for a while; what it says is kept in a file."""
     with (work / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "sliceworks", *arguments],
+            [sys.executable, "-m", "sliceworks", "gateway", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env={**os.environ, "NO_COLOR": "1"},
         )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         try:
@@ -151,15 +157,10 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _until_answers(log: Path, port: int) -> None:
-    def answers() -> bool:
-        with socket.socket() as probe:
-            probe.settimeout(1)
-            return probe.connect_ex((_HOST, port)) == 0
-
-    if not clock.wait_until(answers, _SOON, every=0.05):
-        said = " / ".join(log.read_text(errors="replace").splitlines()[-2:])
-        raise TimedOut(f"nothing answers at {_HOST}:{port} after {_SOON:g} s: {said or 'it said nothing'}")
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((_HOST, port)) == 0
 
 
 def check_installed() -> None:
