@@ -61,7 +61,7 @@ def test_everything_of_the_day_is_in_the_page() -> None:
         "✗ not mended",
         "waits for 128 chips of v5e in queue language",
         "47.0 chip hours have no list price",
-        "first token p99 at most 200 ms, found 93 ms",
+        "first token p99 at most 200 ms: 93 ms",
     ):
         assert words in page.words, words
     assert [group["name"] for group in page.data["groups"]] == [
@@ -146,12 +146,13 @@ def test_use_is_what_was_used_of_what_was_there() -> None:
     assert figures.total_use(replace(day, capacity=())).share is None
 
 
-def test_bills_are_by_team_and_pool_with_the_idle_last() -> None:
+def test_bills_are_by_team_and_kind_with_the_idle_last() -> None:
     bills = figures.bills(eventful_day())
-    assert [(bill.team, round(bill.usd, 1)) for bill in bills] == [
+    assert [(bill.team, round(bill.usd or 0, 1)) for bill in bills] == [
         ("language", 1046.4), ("serving", 0), ("vision", 664.2), ("nobody", 360),
     ]  # fmt: skip
-    assert dict(bills[0].pools) == {"tpu-v5e": 984.0, "tpu-v5e-spot": 62.4}
+    assert dict(bills[0].kinds) == {"v5e, on-demand": 984.0, "v5e, spot": 62.4}
+    assert (bills[1].usd, bills[1].unpriced) == (None, 47)
 
 
 @pytest.mark.parametrize("day", [Day("empty", ".", 0, "2026-11-16T08:00:00Z", 0.0), Day("", "", 0, "2026-11-16T08:00:00Z", 60.0)])

@@ -86,8 +86,12 @@ def tokens(who: dict[str, int]) -> str:
 
 def objective(each: dict[str, Any]) -> str:
     """An objective and what was found."""
-    found = each["found"]
     if each["why"]:
         return f"MISSED: {each['text']} ({each['why']})"
-    shown = f"{found:.2%}" if found is not None and each["text"].startswith("errors") else time(found)
-    return f"{'kept' if each['kept'] else 'MISSED'}: {each['text']} (found {shown})"
+    return f"{'kept' if each['kept'] else 'MISSED'}: {each['text']} (found {found(each)})"
+
+
+def found(each: dict[str, Any]) -> str:
+    """What was found of an objective; why nothing was."""
+    value = each["found"]
+    return each["why"] or (f"{value:.2%}" if value is not None and each["text"].startswith("errors") else time(value))

@@ -20,7 +20,8 @@ from sliceworks.rehearsal.course.building import Builder
 from sliceworks.rehearsal.course.costs import costs
 from sliceworks.rehearsal.course.incidents import incidents
 from sliceworks.rehearsal.course.leftovers import leftovers
-from sliceworks.rehearsal.course.loading import Bench
+from sliceworks.rehearsal.course.loading import Bench, check_installed
+from sliceworks.rehearsal.course.reasons import asking
 from sliceworks.rehearsal.course.services import deploy, withdraw
 from sliceworks.rehearsal.course.steps import Steps
 from sliceworks.rehearsal.course.telling import Nobody
@@ -68,6 +69,7 @@ class Options:
 def rehearse_day(program: Program, options: Options, teller: Teller | None = None, store: Store | None = None) -> Day:
     """Rehearse it; `store` is where the twin keeps what it has, when somebody is to look at it afterwards."""
     course = _Course(program, options, teller or Nobody(), store)
+    course.check()
     with collector.rested():
         return clock.run(course.run(), virtual=True, seed=options.seed, start=course.start)
 
@@ -79,6 +81,7 @@ class _Course:
     teller: Teller
     store: Store | None
     opened: float = 0.0
+    terraform: str = ""
     runs: list[LoadRun] = field(default_factory=list)
 
     @property
@@ -87,6 +90,15 @@ class _Course:
         scenario = self.program.scenario
         begin = self.options.start or (scenario.spec.start if scenario is not None else None)
         return begin - timedelta(seconds=_BEFORE) if begin is not None and self.program.environment is not None else begin
+
+    def check(self) -> None:
+        """Whether this machine has what the steps need: known before the first of them."""
+        if self.program.load_tests and LOAD not in self.options.skipped:
+            check_installed()
+        if self.program.environment is not None and ENVIRONMENT not in self.options.skipped:
+            from sliceworks.infra import programs
+
+            self.terraform = programs.find().name
 
     async def run(self) -> Day:
         from sliceworks.twin.cluster import Cluster
@@ -102,7 +114,7 @@ class _Course:
             cluster.store.subscribe(_when_not_held(timeline))
             timeline.begin()
             steps = Steps(self.teller, lambda: watch.now, self.options.skipped)
-            async with Client(cluster.transport()) as client:
+            async with Client(cluster.transport()) as client, asking(client, watch.jobs):
                 await self._steps(cluster, client, steps, timeline)
             day = self._day(watch, steps, timeline, start, leftovers(cluster.store))
         return replace(day, measured=self._measured(steps, began))
@@ -228,7 +240,7 @@ class _Course:
         return Measured(
             round(clock.stopwatch() - began, 3),
             {name: round(each, 3) for name, each in steps.seconds.items()},
-            "",
+            self.terraform,
             tuple(self.runs),
         )
 

@@ -63,6 +63,16 @@ class Jobs:
         """How many have not begun and wait for their turn."""
         return sum(each.spans.state == "waiting" for each in self._jobs.values())
 
+    def unexplained(self) -> list[tuple[str, str]]:
+        """Those that wait, and nobody has said why: namespace and name."""
+        return [key for key, each in self._jobs.items() if each.spans.state == "waiting" and not each.spans.note]
+
+    def explain(self, namespace: str, name: str, why: str) -> None:
+        """Say why a job waits, if it still does."""
+        job = self._jobs.get((namespace, name))
+        if job is not None and job.spans.state == "waiting":
+            job.spans.explain(why)
+
     def see_jobset(self, at: float, change: Change) -> None:
         """A JobSet has changed."""
         key, obj = (change.namespace, change.name), change.obj

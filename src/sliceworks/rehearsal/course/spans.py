@@ -28,6 +28,15 @@ class Spans:
             self._begin, self._note = self._done.pop().begin, last.note
         return True
 
+    @property
+    def note(self) -> str:
+        """What is said of the state that it is in now."""
+        return self._note if self._state else ""
+
+    def explain(self, note: str) -> None:
+        """Say something of the state that it is in now."""
+        self._note = note
+
     def close(self, at: float) -> None:
         """Be in none. A state that lasted no time is forgotten."""
         if self._state and at > self._begin:

@@ -147,58 +147,56 @@ def _strip(waits: Waits, longest: float) -> Safe:
 
 
 def cost(day: Day) -> Safe:
-    """What chips cost, team by team and pool by pool."""
+    """What chips cost, team by team, by what was had, and pool by pool."""
     bills = figures.bills(day)
     if not bills:
         return section("cost", "Cost", tag("p", "Nothing in this day has a price."))
-    pools = sorted({pool for bill in bills for pool, _ in bill.pools})
-    most = max(bill.usd for bill in bills) or 1.0
-    bars = [_bar(bill, pools, most) for bill in bills]
-    rows = [(bill.team, f"{bill.chip_hours:,.1f}", *(_of_pool(bill, pool) for pool in pools), usd(bill.usd)) for bill in bills]
-    total = (
-        "all",
-        f"{sum(bill.chip_hours for bill in bills):,.1f}",
-        *(usd(sum(dict(bill.pools).get(pool, 0.0) for bill in bills)) for pool in pools),
-    )
-    rows.append((*total, usd(sum(bill.usd for bill in bills))))
+    kinds = sorted({kind for bill in bills for kind, _ in bill.kinds})
+    most = max(bill.usd or 0.0 for bill in bills) or 1.0
+    rows = [(bill.team, f"{bill.chip_hours:,.1f}", *(_of_kind(bill, kind) for kind in kinds), usd(bill.usd)) for bill in bills]
+    rows.append(("all", f"{sum(bill.chip_hours for bill in bills):,.1f}", *("" for _ in kinds), usd(figures.total_cost(day))))
     unpriced = sum(bill.unpriced for bill in bills)
-    note = "List prices. Nobody's chips are those that stood idle." + (
-        f" {unpriced:,.1f} chip hours have no list price." if unpriced else ""
-    )
-    legend = tag("div", *(tag("span", _pool_swatch(number), pool) for number, pool in enumerate(pools)), class_="legend")
-    details = tag("div", table(("team", "chip hours", *pools, "in all"), rows), class_="wide")
+    note = "List prices. Nobody's chips are those that stood idle."
+    note += f" {unpriced:,.1f} chip hours have no list price." if unpriced else ""
     return section(
-        "cost", "Cost by team and pool", tag("div", *bars, class_="bars"), legend, details, tag("p", note, class_="note")
+        "cost",
+        "Cost by team",
+        tag("div", *(_bar(bill, kinds, most) for bill in bills), class_="bars"),
+        tag("div", *(tag("span", _kind_swatch(number), kind) for number, kind in enumerate(kinds)), class_="legend"),
+        tag("div", table(("team", "chip hours", *kinds, "in all"), rows), class_="wide"),
+        tag("p", note, class_="note"),
+        folded("Cost by pool", _pools(day)),
     )
 
 
-def _of_pool(bill: Bill, pool: str) -> str:
-    amount = dict(bill.pools).get(pool)
-    return usd(amount) if amount is not None else "–"
-
-
-def _bar(bill: Bill, pools: list[str], most: float) -> Safe:
-    parts = [
-        tag(
-            "i",
-            class_=f"l{pools.index(pool) % 5}",
-            style=f"width:{amount / most * 100:.2f}%;background-color:var(--c{pools.index(pool) % 5})",
-            title=f"{pool}: {usd(amount)}",
-        )
-        for pool, amount in bill.pools
-        if amount > 0
+def _pools(day: Day) -> Safe:
+    rows = [
+        (each.pool, f"{each.chip}, {each.capacity}", each.team or figures.IDLE, f"{each.chip_hours:,.1f}", _price(each.usd))
+        for each in sorted(day.costs, key=lambda each: (each.pool, each.team == "", each.team))
     ]
-    told = ", ".join(f"{pool} {usd(amount)}" for pool, amount in bill.pools)
-    label = f"{bill.team}: {usd(bill.usd)}, of which {told}"
-    return tag(
-        "div",
-        tag("span", bill.team, class_="who"),
-        tag("span", *parts, class_="parts"),
-        tag("b", usd(bill.usd)),
-        role="img",
-        aria_label=label,
-    )
+    return table(("pool", "of", "team", "chip hours", "cost"), rows, words=(0, 1, 2))
 
 
-def _pool_swatch(number: int) -> Safe:
+def _price(amount: float | None) -> str:
+    return "no price" if amount is None else usd(amount)
+
+
+def _of_kind(bill: Bill, kind: str) -> str:
+    had = dict(bill.kinds)
+    return _price(had[kind]) if kind in had else "–"
+
+
+def _bar(bill: Bill, kinds: list[str], most: float) -> Safe:
+    parts = [_part(kinds.index(kind), kind, amount, most) for kind, amount in bill.kinds if amount]
+    told = ", ".join(f"{kind} {_price(amount)}" for kind, amount in bill.kinds)
+    label, name = f"{bill.team}: {_price(bill.usd)}, of which {told}", tag("span", bill.team, class_="who")
+    return tag("div", name, tag("span", *parts, class_="parts"), tag("b", _price(bill.usd)), role="img", aria_label=label)
+
+
+def _part(number: int, kind: str, amount: float, most: float) -> Safe:
+    style = f"width:{amount / most * 100:.2f}%;background-color:var(--c{number % 5})"
+    return tag("i", class_=f"l{number % 5}", style=style, title=f"{kind}: {usd(amount)}")
+
+
+def _kind_swatch(number: int) -> Safe:
     return tag("i", class_=f"swatch l{number % 5}", style=f"background-color:var(--c{number % 5})")

@@ -40,7 +40,7 @@ def _teams(day: Day) -> list[tuple[str, ...]]:
     for team in [*sorted({*waits, *bills} - {figures.IDLE}), *([figures.IDLE] if figures.IDLE in bills else ())]:
         wait, bill = waits.get(team), bills.get(team)
         waited = (lasting(wait.quantile(0.5)), lasting(wait.quantile(1))) if wait else ("–", "–")
-        cost = (f"{bill.chip_hours:,.1f}", usd(bill.usd) if bill.usd or not bill.unpriced else "no price") if bill else ("–", "–")
+        cost = (f"{bill.chip_hours:,.1f}", "no price" if bill.usd is None else usd(bill.usd)) if bill else ("–", "–")
         rows.append((team, str(wait.jobs) if wait else "–", *waited, *cost))
     return rows
 
@@ -58,9 +58,9 @@ def _facts(day: Day) -> Iterator[str]:
     if use.there:
         each = ", ".join(f"{chip.name} {share(chip.share)}" for chip in figures.use_by_chip(day) if chip.there)
         yield f"Chips: {share(use.share)} in use, {use.used / 3600:,.0f} of {use.there / 3600:,.0f} chip hours ({each})"
-    bills = figures.bills(day)
-    if bills:
-        yield f"Cost: {usd(sum(bill.usd for bill in bills))} at list prices"
+    cost = figures.total_cost(day)
+    if cost is not None:
+        yield f"Cost: {usd(cost)} at list prices"
     mended = figures.mended(day)
     if day.incidents:
         yield f"Went wrong: {count(len(day.incidents), 'thing')}, {mended} mended"

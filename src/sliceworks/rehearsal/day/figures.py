@@ -125,16 +125,18 @@ def value_at(points: Sequence[tuple[float, int]], at: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What a team's chips cost, pool by pool. `unpriced` chip hours have no list price."""
+    """What a team's chips cost, by what was had: `v5e, spot`. `unpriced` chip hours have no list price."""
 
     team: str
-    pools: tuple[tuple[str, float], ...]
+    kinds: tuple[tuple[str, float | None], ...]
     chip_hours: float
     unpriced: float
 
     @property
-    def usd(self) -> float:
-        return sum(usd for _, usd in self.pools)
+    def usd(self) -> float | None:
+        """In all; None where nothing has a price."""
+        known = [usd for _, usd in self.kinds if usd is not None]
+        return sum(known) if known else None
 
 
 def bills(day: Day) -> list[Bill]:
@@ -142,12 +144,19 @@ def bills(day: Day) -> list[Bill]:
     found = []
     for team in sorted({each.team for each in day.costs}, key=lambda team: (team == "", team)):
         costs = [each for each in day.costs if each.team == team]
-        pools: dict[str, float] = defaultdict(float)
+        kinds: dict[str, float | None] = {}
         for each in costs:
-            pools[each.pool] += each.usd or 0.0
+            kind = f"{each.chip}, {each.capacity}"
+            kinds[kind] = kinds.get(kind) if each.usd is None else (kinds.get(kind) or 0.0) + each.usd
         unpriced = sum(each.chip_hours for each in costs if each.usd is None)
-        found.append(Bill(team or IDLE, tuple(sorted(pools.items())), sum(each.chip_hours for each in costs), unpriced))
+        found.append(Bill(team or IDLE, tuple(sorted(kinds.items())), sum(each.chip_hours for each in costs), unpriced))
     return found
+
+
+def total_cost(day: Day) -> float | None:
+    """Of all teams, and of what stood idle."""
+    known = [bill.usd for bill in bills(day) if bill.usd is not None]
+    return sum(known) if known else None
 
 
 def broken(day: Day) -> int:

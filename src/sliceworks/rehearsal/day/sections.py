@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from sliceworks.base.pages import Safe, table, tag, text
 from sliceworks.rehearsal.day import figures
@@ -32,11 +34,11 @@ def header(day: Day) -> Safe:
 
 
 def _tiles(day: Day) -> Iterator[tuple[str, str]]:
-    use, bills = figures.total_use(day), figures.bills(day)
+    use, cost = figures.total_use(day), figures.total_cost(day)
     waited = sorted(each for waits in figures.waits(day) for each in waits.seconds)
     yield share(use.share), f"of chips in use, {use.used / 3600:,.0f} of {use.there / 3600:,.0f} chip hours"
     yield lasting(waited[len(waited) // 2] if waited else None), "is what half of the jobs waited at most"
-    yield usd(sum(bill.usd for bill in bills) if bills else None), "at list prices" if bills else "there are no costs"
+    yield usd(cost), "there are no prices" if cost is None else "at list prices"
     if day.incidents:
         yield f"{figures.mended(day)} of {len(day.incidents)}", "things that went wrong were mended"
     else:
@@ -118,15 +120,21 @@ def loads(day: Day) -> Safe | None:
     for run in day.measured.load_runs:
         times = [_milliseconds(run.times.get(name, {}).get(at)) for name in ("ttft", "e2e") for at in ("p50", "p99")]
         kept = tag(
-            "span", *(tag("span", _mark(check.kept), f" {check.expected}, found {check.actual}") for check in run.objectives)
+            "span",
+            *(tag("span", _mark(check.kept), f" {check.expected}: {check.actual}", class_="line") for check in run.objectives),
         )
-        link = tag("a", "report", href=run.report) if run.report else ""
+        link = tag("a", "report", href=_address(run.report)) if run.report else ""
         counts = (f"{run.requests:,}", f"{run.failed:,}", f"{run.rate:,.1f}", f"{run.goodput:,.1f}")
         rows.append((run.name, f"{run.model} at {run.target}", *counts, *times, kept if run.objectives else "–", link))
     note = tag(
         "p", "Measured in real time on the machine of the rehearsal; all else on this page is the twin's time.", class_="note"
     )
     return section("loads", "Load tests", tag("div", table(columns, rows, words=(0, 1, 10, 11)), class_="wide"), note)
+
+
+def _address(path: str) -> str:
+    """The address of a file, seen from the page; never anything but a file's."""
+    return PurePath(path).as_uri() if PurePath(path).is_absolute() else quote(path)
 
 
 def _milliseconds(seconds: float | None) -> str:
@@ -144,4 +152,6 @@ def folded(summary: str, inside: object) -> Safe:
 
 
 def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+    """A sentence's beginning; the name of a machine or a job stays as it is written."""
+    first = words.partition(" ")[0]
+    return words[:1].upper() + words[1:] if first.isalpha() else words
