@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bench.measure.console_worlds import JOBSETS as STORED_JOBSETS
 from bench.measure.console_worlds import WORKLOADS as STORED_WORKLOADS
-from tests.support.console_twins import Small, on_small
+from tests.support.small_worlds import Small, on_small
 
 from sliceworks.base import clock
 from sliceworks.console.kinds import JOBSETS, WORKLOADS

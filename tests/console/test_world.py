@@ -8,7 +8,7 @@ import orjson
 import pytest
 from bench.measure.console_worlds import JOBSETS as STORED_JOBSETS
 from bench.measure.console_worlds import PODS as STORED_PODS
-from tests.support.console_twins import Small, on_small
+from tests.support.small_worlds import Small, on_small
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError, Unreachable
@@ -63,7 +63,7 @@ def test_a_feed_tells_what_has_changed_since_one_looked_and_each_only_once() -> 
 
 
 def test_whoever_looked_too_long_ago_is_told_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sliceworks.console.world._REMEMBERED", 3)
+    monkeypatch.setattr("sliceworks.console.tables._REMEMBERED", 3)
 
     async def main(small: Small) -> None:
         running = [each for each in small.made.jobs if each.state == "running"]

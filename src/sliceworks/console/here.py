@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from sliceworks.cloud import Container
     from sliceworks.console.environment_looks import Made
     from sliceworks.console.nodes import Child
-    from sliceworks.console.world import Changes, Feed, World
+    from sliceworks.console.tables import Changes, Feed
+    from sliceworks.console.world import World
     from sliceworks.kube.resources import Resource
     from sliceworks.specs.environment import Environment
 

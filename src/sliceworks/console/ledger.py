@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sliceworks.console.world import Table
+    from sliceworks.console.tables import Table
     from sliceworks.kube.resources import Key, Object
 
 Row = TypeVar("Row")

@@ -11,112 +11,33 @@ Nothing here looks at the whole world when one object changes. A kind that the c
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import suppress
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sliceworks.base import clock
-from sliceworks.base.errors import ApiError, Forbidden, NotFound, SliceworksError
+from sliceworks.base.errors import ApiError, SliceworksError
 from sliceworks.console import kinds
+from sliceworks.console.indexes import INDEXES
 from sliceworks.console.ledger import Ledger
 from sliceworks.console.slimming import slim
+from sliceworks.console.tables import Feed, Table
 from sliceworks.kube.backoff import NEVER
 from sliceworks.kube.informers import Informers
-from sliceworks.kube.resources import Key, key_of
 from sliceworks.kube.transport import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from datetime import datetime
 
     from sliceworks.kube.client import Client
-    from sliceworks.kube.informers import Delta, Informer
     from sliceworks.kube.resources import Object, Resource
-    from sliceworks.kube.store import Store
 
 T = TypeVar("T")
-State: TypeAlias = Literal["reading", "known", "missing", "forbidden"]
-Changes: TypeAlias = "dict[Resource, set[Key]]"
 
 _LOOK_EVERY = 2.0  # seconds between looks whether the cluster still answers
 _PATIENCE = 5.0
-_REMEMBERED = 10_000  # changes of a kind: a page that looks four times a second never falls behind so far
 _RECKON_EVERY = 0.5  # seconds between two reckonings of one view, whoever asks
 _SHARE = 10  # a view that takes long is reckoned less often: a tenth of the time is spent on it at most
-
-
-class Table:
-    """One kind. `version` grows with every change."""
-
-    def __init__(self, resource: Resource, informer: Informer) -> None:
-        self.resource = resource
-        self.version = 0
-        self._informer = informer
-        self._journal: deque[Key] = deque(maxlen=_REMEMBERED)
-        informer.add_handler(self._changed)
-
-    @property
-    def store(self) -> Store:
-        """The objects, by name and by index. Read them, never change them."""
-        return self._informer.store
-
-    @property
-    def state(self) -> State:
-        """How well the kind is known: still being read, known, not installed, or not ours to see."""
-        error = self._informer.error
-        if isinstance(error, NotFound):
-            return "missing"
-        if self._informer.synced:
-            return "known"
-        return "forbidden" if isinstance(error, Forbidden) else "reading"
-
-    @property
-    def trouble(self) -> str:
-        """What a person should know before reading an empty table; empty where all is well."""
-        state, name = self.state, self.resource.kind
-        if state == "missing":
-            return f"{kinds.INSTALLED_BY.get(self.resource.group, name)} is not installed in this cluster."
-        if state == "forbidden":
-            return f"You may not read the {self.resource.plural} of this cluster."
-        if state == "reading":
-            return f"Reading {self.resource.plural} …"
-        return ""
-
-    def all(self) -> Iterable[Object]:
-        """Every object."""
-        return self.store
-
-    def get(self, name: str, namespace: str = "") -> Object | None:
-        """One object."""
-        return self.store.get(name, namespace)
-
-    def since(self, version: int) -> set[Key]:
-        """Which objects have changed, come or gone since then; where that is too long ago, all that there are."""
-        behind = self.version - version
-        if behind > len(self._journal):
-            return set(self.store.keys())
-        return set(islice(reversed(self._journal), behind))
-
-    def _changed(self, delta: Delta) -> None:
-        self.version += 1
-        self._journal.append(key_of(delta.object))
-
-
-class Feed:
-    """What one page has not seen yet. Nobody has to be told when it is no longer needed."""
-
-    def __init__(self, tables: Iterable[Table]) -> None:
-        self._seen = {table: table.version for table in tables}
-
-    def take(self) -> Changes:
-        """What has changed since the last time; empty where nothing has."""
-        found: Changes = {}
-        for table, version in self._seen.items():
-            if table.version != version:
-                found[table.resource] = table.since(version)
-                self._seen[table] = table.version
-        return found
 
 
 class World:
@@ -157,7 +78,7 @@ class World:
             fields = "type=Warning" if resource == kinds.EVENTS else ""
             place = self.namespace if resource.namespaced else ""
             found = self._tables[resource] = Table(resource, self._informers.open(resource, place, fields=fields))
-            for name, values_of in _INDEXES.get(resource, {}).items():
+            for name, values_of in INDEXES.get(resource, {}).items():
                 found.store.add_index(name, values_of)
         return found
 
@@ -216,50 +137,3 @@ class World:
             except (SliceworksError, TimeoutError):
                 self.stale_since = self.stale_since or self.now()
             await clock.sleep(_LOOK_EVERY)
-
-
-def _by_job(pod: Object) -> Iterable[str]:
-    """namespace/name of the JobSet that a pod belongs to."""
-    name = (pod["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/jobset-name")
-    return (f"{pod['metadata']['namespace']}/{name}",) if name else ()
-
-
-def _by_node(pod: Object) -> Iterable[str]:
-    name = (pod.get("spec") or {}).get("nodeName")
-    return (name,) if name else ()
-
-
-def _by_owner(workload: Object) -> Iterable[str]:
-    """uid of what a Workload stands for."""
-    return tuple(each["uid"] for each in workload["metadata"].get("ownerReferences") or ())
-
-
-def _by_queue(workload: Object) -> Iterable[str]:
-    """namespace/name of the LocalQueue that a Workload is in."""
-    name = (workload.get("spec") or {}).get("queueName")
-    return (f"{workload['metadata']['namespace']}/{name}",) if name else ()
-
-
-def _by_holding(workload: Object) -> Iterable[str]:
-    """The ClusterQueue whose quota a Workload has."""
-    name = ((workload.get("status") or {}).get("admission") or {}).get("clusterQueue")
-    return (name,) if name else ()
-
-
-def _by_pool(node: Object) -> Iterable[str]:
-    name = (node["metadata"].get("labels") or {}).get("cloud.google.com/gke-nodepool")
-    return (name,) if name else ()
-
-
-def _by_subject(event: Object) -> Iterable[str]:
-    """uid of what an event is about."""
-    uid = (event.get("involvedObject") or {}).get("uid")
-    return (uid,) if uid else ()
-
-
-_INDEXES: dict[Resource, dict[str, Callable[[Object], Iterable[str]]]] = {
-    kinds.PODS: {"job": _by_job, "node": _by_node},
-    kinds.WORKLOADS: {"owner": _by_owner, "queue": _by_queue, "holds": _by_holding},
-    kinds.NODES: {"pool": _by_pool},
-    kinds.EVENTS: {"subject": _by_subject},
-}

@@ -24,8 +24,8 @@ from sliceworks.training.words import ENDED
 
 if TYPE_CHECKING:
     from sliceworks.console.here import Here
+    from sliceworks.console.tables import Changes
     from sliceworks.console.views.job import JobView
-    from sliceworks.console.world import Changes
     from sliceworks.training.why.answer import Answer
 
 Object = dict[str, Any]
