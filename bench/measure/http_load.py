@@ -158,10 +158,9 @@ class Streams:
         """Open so many, spread over a second, wait until all talk, then note what comes for a while."""
         loop = asyncio.get_running_loop()
         lines: list[Listener] = []
-        for number in range(count):
+        for _ in range(count):
             lines.append((await loop.create_connection(lambda: Listener(self), "127.0.0.1", self.port))[1])
-            if number % 10 == 9:
-                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.001)  # Streams of people do not begin in groups, which would then speak at once for ever.
         await asyncio.sleep(1.0)
         self.came.clear()
         gc.disable()  # It would look at all that is kept, again and again.

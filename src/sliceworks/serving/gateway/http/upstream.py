@@ -178,7 +178,6 @@ class UpstreamConnection(asyncio.Protocol):
         self._pool = pool
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
-        self._parser = httptools.HttpResponseParser(self)
         self._exchange: Exchange | None = None
         self._keep = self._paused = self._in_chunk = self._between = False
         self._used = 0
@@ -189,6 +188,8 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._number = sockets.number_of(transport)
+        # Not before there is a line: the parser knows its connection, and both go at once only where a line is lost.
+        self._parser = httptools.HttpResponseParser(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
