@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, progress
 from sliceworks.base.errors import NotFound, SliceworksError, TimedOut
-from sliceworks.kube.resources import owner_reference
-from sliceworks.kube.well_known import JOB, POD
-from sliceworks.loadtest.cluster import objects, pods
+from sliceworks.kube.well_known import POD
+from sliceworks.loadtest.cluster import making, objects, pods
 from sliceworks.loadtest.cluster.collecting import Collector
 from sliceworks.loadtest.listening import Listener
 from sliceworks.loadtest.running import Outcome, not_started
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _EVERY = 1.0
-_GOING = 60.0
 _LOG = 64 * 1024
 
 
@@ -58,27 +56,18 @@ class ClusterRun:
         """From the first object to the last row, and until nothing of it is left in the cluster."""
         try:
             # 1. The Job owns everything else, and starts when that is there.
-            await self._make()
+            await making.make(self._client, self._launch)
             # 2. All pods must run before any of them may send.
             await self._wait_for_pods()
             # 3. Rows come while they are measured.
             collectors = await self._collect()
         finally:
             # 4. Nothing stays, whatever happened.
-            await self._remove()
+            await making.remove(self._client, self._launch)
         listener = self._listener
         if not listener.began:
             raise not_started(listener.why, self._folder)
         return _outcome(listener, collectors)
-
-    async def _make(self) -> None:
-        launch, client = self._launch, self._client
-        owner = await client.create(objects.job(launch), resource=JOB)
-        reference = owner_reference({**owner, "apiVersion": "batch/v1", "kind": "Job"}, controller=False)
-        for each in objects.around(launch):
-            each["metadata"]["ownerReferences"] = [reference]
-            await client.create(each)
-        await client.patch(JOB, launch.name, {"spec": {"suspend": False}}, launch.namespace)
 
     async def _wait_for_pods(self) -> None:
         ends = clock.loop_time() + self._launch.workers.start_within
@@ -174,24 +163,6 @@ class ClusterRun:
                 text = await self._client.logs(each["metadata"]["name"], self._launch.namespace, limit_bytes=_LOG)
                 with (self._folder / "senders.log").open("a") as log:
                     log.write(f"pod/{each['metadata']['name']}\n{text}\n")
-
-    async def _remove(self) -> None:
-        name, place = self._launch.name, self._launch.namespace
-        with suppress(NotFound):
-            await self._client.delete(JOB, name, place, propagation_policy="Foreground")
-        ends = clock.loop_time() + _GOING
-        while await self._is_there():
-            if clock.loop_time() > ends:
-                progress.say(f"job/{name} in {place} is still going away: kubectl get job,pod -n {place} -l {objects.LABEL}={name}")
-                return
-            await clock.sleep(_EVERY / 2)
-
-    async def _is_there(self) -> bool:
-        try:
-            await self._client.get(JOB, self._launch.name, self._launch.namespace)
-        except NotFound:
-            return False
-        return True
 
 
 def _outcome(listener: Listener, collectors: list[Collector]) -> Outcome:

@@ -1,0 +1,42 @@
+"""Makes the objects of a test in a cluster, and removes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sliceworks.base import clock, progress
+from sliceworks.base.errors import NotFound
+from sliceworks.kube.resources import owner_reference
+from sliceworks.kube.well_known import JOB
+from sliceworks.loadtest.cluster import objects
+
+if TYPE_CHECKING:
+    from sliceworks.kube import Client
+    from sliceworks.loadtest.cluster.objects import Launch
+
+_EVERY = 0.5
+_GOING = 60.0
+
+
+async def make(client: Client, launch: Launch) -> None:
+    """The Job owns everything else, and starts when that is there."""
+    owner = await client.create(objects.job(launch), resource=JOB)
+    reference = owner_reference({**owner, "apiVersion": "batch/v1", "kind": "Job"}, controller=False)
+    for each in objects.around(launch):
+        each["metadata"]["ownerReferences"] = [reference]
+        await client.create(each)
+    await client.patch(JOB, launch.name, {"spec": {"suspend": False}}, launch.namespace)
+
+
+async def remove(client: Client, launch: Launch) -> None:
+    """Everything goes with the Job, and the Job last."""
+    name, place = launch.name, launch.namespace
+    try:
+        await client.delete(JOB, name, place, propagation_policy="Foreground")
+        ends = clock.loop_time() + _GOING
+        while clock.loop_time() < ends:
+            await client.get(JOB, name, place)
+            await clock.sleep(_EVERY)
+    except NotFound:
+        return
+    progress.say(f"job/{name} in {place} is still going away: kubectl get job,pod -n {place} -l {objects.LABEL}={name}")

@@ -1,0 +1,83 @@
+"""The Job of a load test: its pods know each other by name, one that fails ends no other, and everything goes with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.waiting import eventually
+
+from sliceworks.kube import open_client
+from sliceworks.loadtest.cluster import making, objects, pods
+from sliceworks.specs.load_test import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.clusters import Cluster
+    from tests.support.http import Api
+
+Object = dict[str, Any]
+CLUSTER = "hands"
+NAME = "load-chat-0a1b2c"
+
+
+def on(cluster: Cluster, work: Callable[[Any], Any]) -> None:
+    async def act() -> None:
+        async with open_client(str(cluster.kubeconfig)) as client:
+            await work(client)
+
+    asyncio.run(act())
+
+
+@pytest.fixture
+def launch(cluster: Cluster, ns: str) -> Iterator[objects.Launch]:
+    """A master and two senders; no node takes them, as none has so much memory."""
+    workers = Workers.model_validate({"where": "cluster", "image": "i:1", "count": 2, "memory": "900Ti"})
+    made = objects.Launch(NAME, ns, workers, 60.0, {"test.json": b"{}"}, {"SLICEWORKS_LOAD_TOKEN": "word"})
+    on(cluster, lambda client: making.make(client, made))
+    yield made
+    on(cluster, lambda client: making.remove(client, made))
+
+
+def of(api: Api, ns: str, kind: str) -> list[Object]:
+    group = {"networkpolicies": "/apis/networking.k8s.io/v1", "jobs": "/apis/batch/v1"}.get(kind, "/api/v1")
+    query = {"labelSelector": f"{objects.LABEL}={NAME}"}
+    found: list[Object] = api.get(f"{group}/namespaces/{ns}/{kind}", query=query).ok().json["items"]
+    return found
+
+
+def senders(api: Api, ns: str) -> list[Object]:
+    return sorted(of(api, ns, "pods"), key=pods.index)
+
+
+def test_pods_know_each_other_by_name(api: Api, ns: str, launch: objects.Launch) -> None:
+    eventually(lambda: len(senders(api, ns)) == 3)
+    for index, pod in enumerate(senders(api, ns)):
+        assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == (f"{NAME}-{index}", NAME)
+        variables = {each["name"] for each in pod["spec"]["containers"][0]["env"]}
+        assert "JOB_COMPLETION_INDEX" in variables
+        assert f"{NAME}-0.{NAME}" in pod["spec"]["containers"][0]["args"]
+    [service] = of(api, ns, "services")
+    assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == ("None", True)
+
+
+def test_one_that_fails_ends_no_other_and_is_not_tried_again(api: Api, ns: str, launch: objects.Launch) -> None:
+    eventually(lambda: len(senders(api, ns)) == 3)
+    failing = senders(api, ns)[2]["metadata"]
+    path = f"/api/v1/namespaces/{ns}/pods/{failing['name']}/status"
+    api.patch(path, {"status": {"phase": "Failed"}}).ok()
+    job = f"/apis/batch/v1/namespaces/{ns}/jobs/{NAME}"
+    eventually(lambda: api.get(job).ok().json["status"].get("failedIndexes") == "2")
+    status = api.get(job).ok().json["status"]
+    assert (status["active"], [each["type"] for each in status["conditions"] if each["status"] == "True"]) == (2, [])
+    left = [pods.index(each) for each in senders(api, ns) if each["status"]["phase"] == "Pending"]
+    assert left == [0, 1]
+
+
+def test_everything_goes_with_it(cluster: Cluster, api: Api, ns: str, launch: objects.Launch) -> None:
+    kinds = ("jobs", "pods", "configmaps", "secrets", "services", "networkpolicies")
+    eventually(lambda: all(of(api, ns, kind) for kind in kinds))
+    on(cluster, lambda client: making.remove(client, launch))
+    assert {kind: of(api, ns, kind) for kind in kinds} == {kind: [] for kind in kinds}
