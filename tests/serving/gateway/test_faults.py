@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +140,18 @@ def test_times_have_an_end(timeouts: dict[str, str], settings: dict[str, Any], s
             assert last["error"]["code"] == "backend_timeout"
             await until(lambda: echo.engine.under_way == 0)
             assert gate.idle()
+
+    clock.run(main())
+
+
+def test_time_that_the_gateway_itself_was_held_up_is_not_its_servers_fault() -> None:
+    async def main() -> None:
+        timeouts = {"firstToken": "300ms"}
+        async with upstream(ttft=0.05) as echo, gateway(document(echo.url, timeouts=timeouts)) as gate:
+            asked = asyncio.ensure_future(gate.ask("POST", "/v1/chat/completions", chat()))
+            await until(lambda: echo.engine.under_way == 1)
+            time.sleep(1.5)  # nothing on this loop goes on meanwhile, as on a machine that has no time
+            assert (await asked).status == 200
 
     clock.run(main())
 

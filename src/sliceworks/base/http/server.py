@@ -98,11 +98,14 @@ class Server:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def _sweep(self) -> None:
-        """End the connections whose time is up."""
+        """End the connections whose time is up. Where we were held up ourselves, what came meanwhile is read first."""
         loop = asyncio.get_running_loop()
         while True:
+            due = loop.time() + self.limits.sweep
             await asyncio.sleep(self.limits.sweep)
             now = loop.time()
+            if now > due + self.limits.sweep:
+                continue
             for connection in list(self.connections):
                 if connection.deadline < now:
                     connection.expire()

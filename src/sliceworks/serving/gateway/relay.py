@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _UNWELL = frozenset({502, 503, 504})
 _WORTH_A_TRY = _UNWELL | {429}
+_HELD_UP = 1.0
+"""Deadlines are looked at several times a second: when that took so long, this process had no processor."""
 _GATHERED = 1024 * 1024
 """Answers up to this length are sent whole, so that a server that dies amid one can be replaced by another."""
 
@@ -39,6 +41,7 @@ class Relay:
     def __init__(self, measures: Measures) -> None:
         self.measures = measures
         self._under_way: dict[Exchange, Call] = {}
+        self._swept = 0.0
 
     async def carry(self, call: Call, retries: Retries, budget: Budget) -> None:
         """Answer a call by a server's answer; raises the Refusal where none can be had."""
@@ -205,7 +208,10 @@ class Relay:
         return len(self._under_way)
 
     def sweep(self, now: float) -> None:
-        """End what takes too long."""
+        """End what takes too long. Where we were held up ourselves, what came meanwhile is read first."""
+        held_up, self._swept = now > self._swept + _HELD_UP, now
+        if held_up:
+            return
         late = [(exchange, what) for exchange, call in self._under_way.items() if (what := _late(exchange, call, now))]
         for exchange, what in late:
             exchange.fail(Late(what))
