@@ -11,7 +11,8 @@ from tests.support.eventful_days import eventful_day
 from sliceworks.base.errors import SliceworksError
 from sliceworks.cli import rehearse_end
 from sliceworks.rehearsal.day.closing import closing
-from sliceworks.rehearsal.day.record import Day, Step
+from sliceworks.rehearsal.day.record import Day, Death, Step
+from sliceworks.rehearsal.day.view import view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +58,15 @@ def test_a_day_that_went_well_says_so_in_a_line() -> None:
     assert closing(Day("d", ".", 0, "2026-11-16T08:00:00Z", 5.0), 80) == "✓ d: every step was done\n"
     failed = Day("d", ".", 0, "2026-11-16T08:00:00Z", 5.0, steps=(Step("x", "Apply", 0, 1, "failed", "no answer"),))
     assert closing(failed, 80).splitlines()[-1] == "✗ Apply: no answer"
+
+
+def test_a_drill_is_told() -> None:
+    deaths = (Death("kueue", 60.0, 5.0, True), Death("nodes", 90.0, 0.0, False), Death("kueue", 95.0, 0.0, True))
+    day = replace(eventful_day(), deaths=deaths)
+    assert "Drill: programs were killed 3 times, 2 of them at work\n" in closing(day, 80)
+    (group,) = [each for each in view(day)["groups"] if each["name"] == "Killed in the drill"]
+    assert [(row["name"], len(row["spans"])) for row in group["rows"]] == [("kueue", 2), ("nodes", 1)]
+    assert group["rows"][1]["spans"] == [("killed", 90.0, 91.0, "killed at rest")]
 
 
 def test_control_characters_are_shown_and_not_obeyed() -> None:

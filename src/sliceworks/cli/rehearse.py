@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 @click.option("--only", multiple=True, metavar="STEP", help="Take this step of a day, and no other; repeat for more.")
 @click.option("--skip", multiple=True, metavar="STEP", help="Leave this step of a day out; repeat for more.")
 @click.option("--keep", is_flag=True, help="Remove nothing, and leave the twin running for kubectl and the console.")
+@click.option(
+    "--drill", is_flag=True, help="Kill a program of the twin or of ours every few minutes: the day must end as expected."
+)
+@click.option("--drill-every", type=options.DURATION, metavar="DURATION", help="How often, in the twin's time.  [default: 5m]")
 @report_options
 @options.output("table", "json", "yaml", "name")
 @options.quiet
@@ -37,6 +41,8 @@ def rehearse(
     only: tuple[str, ...],
     skip: tuple[str, ...],
     keep: bool,
+    drill: bool,
+    drill_every: float | None,
     report: Path | None,
     open_it: bool,
     output: str,
@@ -52,8 +58,10 @@ def rehearse(
     """
     from sliceworks.cli import rehearse_day
     from sliceworks.rehearsal.course import program
+    from sliceworks.rehearsal.drill import EVERY
 
     skipped = rehearse_day.skipped(only, skip)
+    killing = drill_every or (EVERY if drill else None)
     found = program.read(folder)
     scenario = found.scenario
     if seconds is None:
@@ -61,21 +69,21 @@ def rehearse(
     if seed is None:
         seed = scenario.spec.seed if scenario else 0
     if not found.is_day and not keep:
-        return _apply(folder, scenario, seconds, seed, output)
-    day = rehearse_day.perform(found, seed=seed, seconds=seconds, skipped=skipped, keep=keep)
+        return _apply(folder, scenario, output, seconds=seconds, seed=seed, drill=killing)
+    day = rehearse_day.perform(found, seed=seed, seconds=seconds, skipped=skipped, keep=keep, drill=killing)
     if output != "table":
         rehearse_day.show_record(day, output)
     return finish(day, report, open_it=open_it, words=output == "table")
 
 
-def _apply(folder: Path, scenario: Scenario | None, seconds: float, seed: int, output: str) -> int:
+def _apply(folder: Path, scenario: Scenario | None, output: str, **how: Any) -> int:
     """A folder of objects: apply them, let time pass, and tell of each."""
     from sliceworks.rehearsal import documents
     from sliceworks.rehearsal.rehearse import rehearse as run
 
     read = documents.read(folder)
     with progress.working(f"Rehearsing {len(read)} documents of {folder}"):
-        done = run(read, scenario=scenario, folder=folder, seconds=seconds, seed=seed)
+        done = run(read, scenario=scenario, folder=folder, **how)
     if output == "table":
         _tell(done)
     show(Report(("kind", "namespace", "name", "result", "state"), *_rows(done)), output)

@@ -29,14 +29,14 @@ NAME = "rehearsal"
 _START = 60.0
 
 
-def perform(program: Program, *, seed: int, seconds: float, skipped: frozenset[str], keep: bool) -> Day:
+def perform(program: Program, *, seed: int, seconds: float, skipped: frozenset[str], keep: bool, drill: float | None = None) -> Day:
     """Rehearse it, and leave the twin running where that is wanted."""
     from sliceworks.rehearsal.course.course import Options, rehearse_day
 
     with tempfile.TemporaryDirectory(prefix="sliceworks-rehearsal-") as work, _ending_as_interrupted():
         # A day that is looked at afterwards ends now: what is seen then has the right age.
         start = clock.now() - timedelta(seconds=seconds) if keep else None
-        asked = Options(Path(work), seed, seconds, skipped, keep, start)
+        asked = Options(Path(work), seed, seconds, skipped, keep, start, drill)
         if keep:
             return _kept(program, asked)
         with Live() as live:

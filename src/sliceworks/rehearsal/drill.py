@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
+from sliceworks.rehearsal.day.record import Death
 from sliceworks.twin.controllers.programs import acting
 
 if TYPE_CHECKING:
@@ -33,16 +34,6 @@ class Mortal:
     name: str
     kill: Callable[[], Awaitable[None]]
     revive: Callable[[], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Death:
-    """Who died when, in seconds of the drill, for how long it was away, and whether it was in the middle of something."""
-
-    at: float
-    name: str
-    lasted: float
-    at_work: bool
 
 
 def mortals(cluster: Cluster) -> list[Mortal]:
@@ -69,7 +60,7 @@ class Drill:
 
     async def between(self) -> None:
         """What every request to the cluster has to pass: who is to die now gets no further."""
-        if not self._doomed or acting.get() != self._doomed:
+        if not self._doomed or acting.get() != self._doomed or _is_held():
             return
         self._left -= 1
         if self._left <= 0:
@@ -98,7 +89,7 @@ class Drill:
             # Half of them are back at once, as a container is that is restarted; the others as one that has to be placed anew.
             await clock.sleep(self._random.choice((0.0, self._random.uniform(1.0, _DOWN))))
             await victim.revive()
-            self.deaths.append(Death(died - begin, victim.name, clock.loop_time() - died, at_work))
+            self.deaths.append(Death(victim.name, died - begin, clock.loop_time() - died, at_work))
 
     async def _caught(self, victim: Mortal) -> bool:
         """Wait until the victim is about to make some request; False when it makes none for a long time."""
@@ -110,3 +101,9 @@ class Drill:
         except TimeoutError:
             return False
         return True
+
+
+def _is_held() -> bool:
+    """Whether something real is under way: what happens then has no order, and nobody dies of it."""
+    loop = asyncio.get_running_loop()
+    return isinstance(loop, clock.VirtualLoop) and loop.is_held

@@ -10,12 +10,15 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound
 from sliceworks.kube.client import Client
 from sliceworks.kube.well_known import CONFIG_MAP
+from sliceworks.rehearsal.drill import Mortal
+from sliceworks.twin.controllers.programs import acting_as
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -33,15 +36,22 @@ _PAUSE = 5.0  # seconds before a controller that ended is started again, as a po
 @asynccontextmanager
 async def installed(cluster: Cluster) -> AsyncIterator[None]:
     """Run what is installed, for as long as it is."""
-    keeper = _Keeper(cluster)
+    async with kept(cluster):
+        yield
+
+
+@asynccontextmanager
+async def kept(cluster: Cluster) -> AsyncIterator[Keeper]:
+    """The same, with who keeps it running."""
+    keeper = Keeper(cluster)
     cluster.store.subscribe(keeper.observe)
     try:
-        yield
+        yield keeper
     finally:
         await keeper.stop()
 
 
-class _Keeper:
+class Keeper:
     """The controllers that run, by the Deployments that they are of."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -65,7 +75,24 @@ class _Keeper:
         if program is None or not (obj.get("status") or {}).get("availableReplicas"):
             self._end(*who)
         elif who not in self._running:
-            self._running[who] = asyncio.get_running_loop().create_task(self._keep(program, obj), name=f"{who[1]} of the twin")
+            with acting_as(who[1]):
+                self._running[who] = asyncio.get_running_loop().create_task(self._keep(program, obj), name=f"{who[1]} of the twin")
+
+    def mortals(self) -> list[Mortal]:
+        """Those that run now, for a drill. One that was killed comes back at the latest when it is revived, unless its Deployment
+        has gone meanwhile."""
+        return [Mortal(who[1], partial(self._kill, who), partial(self._revive, who)) for who in self._running]
+
+    async def _kill(self, who: tuple[str, str]) -> None:
+        task = self._running.pop(who, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _revive(self, who: tuple[str, str]) -> None:
+        entry = self._cluster.store.get(DEPLOYMENTS, *who)
+        if entry is not None:
+            self.look(entry.object())
 
     async def _keep(self, program: Callable[[Cluster, Object], Coroutine[Any, Any, None]], obj: Object) -> None:
         while True:

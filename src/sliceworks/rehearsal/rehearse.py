@@ -25,7 +25,7 @@ from sliceworks.rehearsal.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
-    from sliceworks.rehearsal.drill import Death
+    from sliceworks.rehearsal.day.record import Death
     from sliceworks.specs.scenario import Scenario
 
 # What the twin's parts log is in the timeline too: nobody needs it on the terminal as well.

@@ -7,6 +7,7 @@ seed give the same record, but for what is measured.
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
@@ -27,7 +28,8 @@ from sliceworks.rehearsal.course.steps import Steps
 from sliceworks.rehearsal.course.telling import Nobody
 from sliceworks.rehearsal.course.watch import Watch
 from sliceworks.rehearsal.day.record import Day, Measured
-from sliceworks.rehearsal.installed import installed
+from sliceworks.rehearsal.drill import Drill
+from sliceworks.rehearsal.installed import kept
 from sliceworks.rehearsal.product import Wants, controllers
 from sliceworks.rehearsal.rehearse import apply_document
 from sliceworks.rehearsal.scenarios import Happening, later_documents, plan, play
@@ -64,6 +66,8 @@ class Options:
     """Whether everything is left as it is in the end: nothing is removed."""
     start: datetime | None = None
     """When the scenario begins, whatever it says itself."""
+    drill: float | None = None
+    """Some program dies every so many seconds."""
 
 
 def rehearse_day(program: Program, options: Options, teller: Teller | None = None, store: Store | None = None) -> Day:
@@ -104,10 +108,12 @@ class _Course:
         from sliceworks.twin.cluster import Cluster
 
         began, wants = clock.stopwatch(), self._wants()
+        drill = Drill(self.options.drill, self.options.seed) if self.options.drill else None
         async with (
-            Cluster(self.store, config_connector=wants.config_connector) as cluster,
-            installed(cluster),
-            controllers(cluster, wants),
+            Cluster(self.store, config_connector=wants.config_connector, between=drill.between if drill else None) as cluster,
+            kept(cluster) as keeper,
+            controllers(cluster, wants) as beside,
+            drill.going_on(cluster, lambda: [*beside, *keeper.mortals()]) if drill else nullcontext(),
         ):
             watch, timeline, start = Watch(self.teller.passing), Timeline(), clock.timestamp()
             cluster.store.subscribe(watch.observe)
@@ -117,7 +123,7 @@ class _Course:
             async with Client(cluster.transport()) as client, asking(client, watch.jobs):
                 await self._steps(cluster, client, steps, timeline)
             day = self._day(watch, steps, timeline, start, leftovers(cluster.store))
-        return replace(day, measured=self._measured(steps, began))
+        return replace(day, measured=self._measured(steps, began), deaths=tuple(drill.deaths) if drill else ())
 
     def _wants(self) -> Wants:
         """What runs beside the twin. Controllers that the environment brings run because they are installed."""
@@ -168,12 +174,12 @@ class _Course:
                 outcome = await apply_document(client, document, timeline, [])
                 if outcome.result == "refused":
                     step.problems.append(f"{document.place()}: {document.name}: {outcome.reason}")
-            step.told = f"{len(self.program.objects)} objects"
+            step.told = _counted(len(self.program.objects), "object")
 
     async def _models(self, client: Client, steps: Steps) -> None:
         async with steps.step(MODELS, "Deploy the models") as step:
             await deploy(client, self.program.services, self.teller.said)
-            step.told = f"{len(self.program.services)} model services"
+            step.told = _counted(len(self.program.services), "model service")
 
     async def _pass(self, client: Client, steps: Steps) -> None:
         scenario, happenings = self.program.scenario, list[Happening]()
@@ -183,7 +189,7 @@ class _Course:
             await play(planned, client, clock.sleep, told=happenings.append)
             await clock.sleep(max(0.0, self.options.seconds - (steps.now() - self.opened)))
             step.problems += [f"{each.what}: {each.refused}" for each in happenings if each.refused]
-            step.told = f"{len(happenings)} things happened"
+            step.told = f"{_counted(len(happenings), 'thing')} happened"
 
     async def _load(self, steps: Steps) -> None:
         async with steps.step(LOAD, "Test the gateway under load") as step:
@@ -191,7 +197,7 @@ class _Course:
             work.mkdir()
             bench = Bench(self.program.gateways[0], work, self.teller.said)
             self.runs = await aside(lambda: bench.run(self.program.load_tests, self.program.folder), bench.stop)
-            step.told = f"{len(self.runs)} load tests"
+            step.told = _counted(len(self.runs), "load test")
 
     async def _destroy(self, client: Client, steps: Steps, builder: Builder) -> None:
         async with steps.step(DESTROY, "Remove everything") as step:
@@ -243,6 +249,10 @@ class _Course:
             self.terraform,
             tuple(self.runs),
         )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _when_not_held(timeline: Timeline) -> Callable[[Change], None]:

@@ -64,6 +64,8 @@ def _facts(day: Day) -> Iterator[str]:
     mended = figures.mended(day)
     if day.incidents:
         yield f"Went wrong: {count(len(day.incidents), 'thing')}, {mended} mended"
+    if day.deaths:
+        yield f"Drill: programs were killed {len(day.deaths)} times, {sum(each.at_work for each in day.deaths)} of them at work"
     checks = [check for step in day.steps for check in step.checks]
     if checks:
         yield f"Expectations: {sum(check.kept for check in checks)} of {len(checks)} met"

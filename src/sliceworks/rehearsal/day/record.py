@@ -170,6 +170,16 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
+class Death:
+    """A program that a drill killed: when, for how long it was away, and whether it was in the middle of something."""
+
+    name: str
+    at: float
+    lasted: float
+    at_work: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LoadRun:
     """A load test that was run against something real."""
 
@@ -224,6 +234,7 @@ class Day:
     left: tuple[str, ...] = ()
     """What the cloud still had when everything had been removed, and would go on to cost."""
     measured: Measured = field(default_factory=Measured)
+    deaths: tuple[Death, ...] = ()
 
     @property
     def kept(self) -> bool:

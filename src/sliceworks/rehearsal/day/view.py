@@ -32,6 +32,7 @@ STATES = {
     "coming": ("being made", "…"),
     "error": ("in error", "✗ error"),
     "leaving": ("being deleted", ""),
+    "killed": ("killed", "✕"),
     "other": ("", "about"),
 }
 _READY = {"running", "ready", "active", "succeeded", "available"}
@@ -62,7 +63,19 @@ def groups(day: Day) -> list[Object]:
         found.append(_group(f"{team or 'no team'}", rows, teams.index(team) if team else None))
     found.append(_group("Slices", [_slice(each, day.lasted) for each in day.slices]))
     found.append(_group("Models and graphs", [_life(each, day.lasted) for each in day.lives]))
+    found.append(_group("Killed in the drill", _deaths(day)))
     return [each for each in found if each["rows"]]
+
+
+def _deaths(day: Day) -> list[Object]:
+    """A row for each program that a drill killed, with the times for which it was away."""
+    rows = []
+    for name in sorted({death.name for death in day.deaths}):
+        deaths = [death for death in day.deaths if death.name == name]
+        notes = ("killed at rest", "killed in the middle of its work")
+        spans = [("killed", each.at, each.at + max(each.lasted, 1.0), notes[each.at_work]) for each in deaths]
+        rows.append(_row(name, f"killed {len(deaths)} times", "", spans))
+    return rows
 
 
 def _group(name: str, rows: list[Object], colour: int | None = None) -> Object:
