@@ -329,3 +329,7 @@ def test_every_variable_of_a_module_is_used_in_it(folder: Path) -> None:
     used = re.sub(r'(?m)^variable "\w+" \{$', "", "\n".join(file.read_text() for file in folder.glob("*.tf")))
     for name in re.findall(r'(?m)^variable "(\w+)"', declared):
         assert re.search(rf"\bvar\.{name}\b", used), f"{folder.name}: {name}"
+    handed_on = (modules() / "modules").rglob("*.tf") if folder.parent.name == "stages" else ()
+    rest = "\n".join(file.read_text() for file in (*folder.glob("*.tf"), *handed_on) if file.name != "variables.tf")
+    for part in re.findall(r"(?m)^ {4,}(\w+) += (?:optional|string|number|bool|list|map|object)\b", declared):
+        assert re.search(rf"\.{part}\b", rest), f"{folder.name}: {part} of an object"

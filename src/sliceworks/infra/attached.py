@@ -33,7 +33,7 @@ class Attached:
         with tempfile.TemporaryFile() as said:
             # In a session of its own: what ends there when somebody presses Ctrl-C is for Terraform to decide.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sliceworks.infra.standin", ATTACHED],
+                [sys.executable, "-P", "-m", "sliceworks.infra.standin", ATTACHED],
                 env=dict(environment),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

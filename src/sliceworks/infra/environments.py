@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.infra import troubles
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sliceworks.specs.environment import Environment
 
 Object = dict[str, Any]
+T = TypeVar("T")
 BOOTSTRAP = "0-bootstrap"
 
 
@@ -73,11 +74,11 @@ class Site:
         known: dict[str, Object] = {}
         for stage in self.stages():
             report = begun(stage)
-            terraform, changes = self._worked(stage, known, partial(Terraform.apply, report=report), report, making=True)
+            terraform, (changes, outputs) = self._worked(stage, known, partial(Terraform.apply, report=report), report, making=True)
             if stage.name == BOOTSTRAP:
                 self._open(stage, terraform, making=True)  # the bucket is there now: the state goes up
-            known[stage.name] = terraform.outputs()
-            yield stage, changes, known[stage.name]
+            known[stage.name] = outputs
+            yield stage, changes, outputs
 
     def plan_alone(self, name: str) -> tuple[Stage, list[Change]]:
         """What would change in one stage; those before it must have been made."""
@@ -87,7 +88,7 @@ class Site:
     def apply_alone(self, name: str, report: Callable[[str], None]) -> list[Change]:
         """Make one stage, and leave the others as they are."""
         stage, known = self._alone(name)
-        return self._worked(stage, known, partial(Terraform.apply, report=report), report, making=True)[1]
+        return self._worked(stage, known, partial(Terraform.apply, report=report), report, making=True)[1][0]
 
     def unlock(self, name: str, lock: str) -> None:
         """Free the state of a stage that somebody who is gone has locked."""
@@ -183,15 +184,15 @@ class Site:
         self,
         stage: Stage,
         known: dict[str, Object],
-        act: Callable[[Terraform], list[Change]],
+        act: Callable[[Terraform], T],
         report: Callable[[str], None],
         *,
         making: bool = False,
-    ) -> tuple[Terraform, list[Change]]:
+    ) -> tuple[Terraform, T]:
         """Do something to a stage when it is our turn. A lock that a run of ours left when it was killed is freed first."""
         with taken(self.workspace.stage(stage.name), stage.name) as turn:
 
-            def whole() -> tuple[Terraform, list[Change]]:
+            def whole() -> tuple[Terraform, T]:
                 terraform = replace(self._terraform(stage, known, making=making), holding=turn.handle)
                 self._settle_doubts(terraform, report)
                 return terraform, act(terraform)
@@ -222,4 +223,4 @@ def _removed(terraform: Terraform, report: Callable[[str], None]) -> list[Change
         return []
     if terraform.stage == BOOTSTRAP and in_bucket(terraform):
         bring_down(terraform)
-    return terraform.apply(report, destroy=True)
+    return terraform.destroy(report)

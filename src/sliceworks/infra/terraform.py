@@ -57,6 +57,8 @@ class Told:
     changes: list[Change] = field(default_factory=list)
     drift: list[Change] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    outputs: Object | None = None
+    """What the stage has to give, where it was told."""
     interrupted: bool = False
     """Whether somebody pressed Ctrl-C, as Terraform heard it."""
 
@@ -98,10 +100,14 @@ class Terraform:
         found = self._told(["plan", "-refresh-only", "-json", self._lock]).drift if wrong else []
         return [change for change in found if change.address in wrong]
 
-    def apply(self, report: Callable[[str], None], *, destroy: bool = False) -> list[Change]:
-        """Make it so; `report` hears of each resource as it is begun and done."""
-        arguments = ["destroy" if destroy else "apply", "-json", "-auto-approve", self._lock]
-        return self._told(arguments, report, Journal(self.folder)).changes
+    def apply(self, report: Callable[[str], None]) -> tuple[list[Change], Object]:
+        """Make it so; `report` hears of each resource as it is begun and done. What was done, and what the stage has to give."""
+        told = self._told(["apply", "-json", "-auto-approve", self._lock], report, Journal(self.folder))
+        return told.changes, self.outputs() if told.outputs is None else told.outputs
+
+    def destroy(self, report: Callable[[str], None]) -> list[Change]:
+        """Remove everything."""
+        return self._told(["destroy", "-json", "-auto-approve", self._lock], report, Journal(self.folder)).changes
 
     def pull(self) -> str:
         """The state as it is, in JSON; empty where there is none."""
@@ -243,6 +249,9 @@ def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None]
         told.problems.append(_problem(said["diagnostic"]))
     elif kind == "log" and _INTERRUPTED in str(said.get("@message", "")):
         told.interrupted = True
+    elif kind == "outputs" and all("value" in each for each in said["outputs"].values()):
+        # While it plans, it names them without values.
+        told.outputs = {name: each["value"] for name, each in said["outputs"].items()}
     elif kind in ("apply_start", "apply_complete") and report:
         report(str(said.get("@message", "")).removesuffix("..."))
 
