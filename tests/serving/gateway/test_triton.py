@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import urllib.request
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from tests.support.clusters import real_wanted
 from tests.support.gateways import Running, document, gateway, until, upstream
 
 from sliceworks.base import clock
+from sliceworks.serving.triton import METRIC
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -158,3 +160,12 @@ async def _use_clients(*arguments: str) -> None:
 def test_the_same_clients_work_on_triton_itself(real: triton.Triton) -> None:
     """What the script asks is what Triton answers: else the other test would prove nothing."""
     clock.run(_use_clients(f"127.0.0.1:{real.http}", f"127.0.0.1:{real.grpc}", ""))
+
+
+@pytest.mark.real
+def test_triton_has_the_gauge_that_its_autoscaler_looks_at(real: triton.Triton) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{real.metrics}/metrics", timeout=10) as answer:
+        told = answer.read().decode()
+    assert f"# TYPE {METRIC} gauge" in told
+    for name in MODELS:
+        assert f'{METRIC}{{model="{name}",version="1"}} 0' in told
