@@ -78,6 +78,11 @@ def test_thousands_of_jobs_are_searched_filtered_sorted_and_paged(browser: Brows
         expect(rows.first).to_contain_text("gemma-7b-sft-")
         page.get_by_role("button", name="Job", exact=True).click()
         expect(page.get_by_role("columnheader", name="Job")).to_have_attribute("aria-sort", "ascending")
+        rows.first.locator("a").click()
+        expect(page.get_by_role("region", name="Why")).to_be_visible()
+        page.go_back()
+        expect(page.get_by_role("searchbox")).to_have_value("gemma-7b sft")
+        expect(rows.first).to_contain_text("gemma-7b-sft-")
         visit.was_good()
 
 

@@ -26,12 +26,15 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=8710, show_default=True, help="Port; 0 takes any free one.")
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address of this machine to listen on.")
+@click.option("--name", "names", metavar="NAME", multiple=True, help="A name that a proxy before it answers to; may be said again.")
 @click.option("--open", "browser", is_flag=True, help="Open it in a browser.")
 @click.option("--allow-changes", is_flag=True, help="Let pages change the cluster: cancel, restart, drain, publish.")
 @click.option("-n", "--namespace", metavar="NAME", default="", help="Show this namespace alone, if you may not see all.")
 @options.cluster
 @options.quiet
-def console(*, port: int, host: str, browser: bool, allow_changes: bool, namespace: str, **where: Any) -> int:
+def console(
+    *, port: int, host: str, names: tuple[str, ...], browser: bool, allow_changes: bool, namespace: str, **where: Any
+) -> int:
     """Show a cluster as web pages: chips, queues, jobs, slices, graphs, models, load tests; live, until Ctrl-C.
 
     The address that is printed lets whoever has it look, and with --allow-changes change: it is good until this command ends.
@@ -57,7 +60,7 @@ def console(*, port: int, host: str, browser: bool, allow_changes: bool, namespa
             world = await stack.enter_async_context(World(seen, name=_name(where), namespace=namespace, now=now))
             container = await _container(stack, where)
             found = Console(world, allow_changes, container, Path.cwd(), _made(where))
-            await serve(found, door, ready=lambda: _tell(door, browser))
+            await serve(found, door, names=names, ready=lambda: _tell(door, browser))
 
     collector.rest_until_the_end()
     clock.run(main())

@@ -18,7 +18,7 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.console.views import overview
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import uvicorn
     from fastapi import FastAPI
@@ -74,12 +74,12 @@ def open_door(host: str, port: int) -> Door:
     return Door(listening, host)
 
 
-async def serve(console: Console, door: Door, *, ready: Callable[[], None]) -> None:
-    """Serve pages until Ctrl-C or SIGTERM."""
+async def serve(console: Console, door: Door, *, names: Iterable[str] = (), ready: Callable[[], None]) -> None:
+    """Serve pages until Ctrl-C or SIGTERM. `names` are those by which browsers may ask for them, besides addresses."""
     import uvicorn
 
     _quiet_logs()
-    app = _guarded(_application(console), door)
+    app = _guarded(_application(console), door, names)
     config = uvicorn.Config(
         app, access_log=False, log_config=None, server_header=False, ws="websockets-sansio", timeout_graceful_shutdown=_GRACE
     )
@@ -142,11 +142,11 @@ def _application(console: Console) -> FastAPI:
     return own
 
 
-def _guarded(app: FastAPI, door: Door) -> ASGIApp:
+def _guarded(app: FastAPI, door: Door, names: Iterable[str]) -> ASGIApp:
     from sliceworks.console.guard import Guard
 
     # Cookies know no ports: the name tells consoles on one machine apart.
-    return Guard(app, token=door.token, cookie=f"sliceworks-{door.port}", hosts=(door.host,))
+    return Guard(app, token=door.token, cookie=f"sliceworks-{door.port}", hosts=(door.host, *names))
 
 
 def _quiet_logs() -> None:

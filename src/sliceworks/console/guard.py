@@ -120,7 +120,9 @@ class Guard:
         self._sessions[session] = None
         while len(self._sessions) > _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
-        cookie = f"{self._cookie}={session}; Path=/; HttpOnly; SameSite=Strict"
+        # Before a proxy that speaks TLS the browser shall send it over TLS alone.
+        secure = "; Secure" if headers.get("origin", "").startswith("https://") else ""
+        cookie = f"{self._cookie}={session}; Path=/; HttpOnly; SameSite=Strict{secure}"
         await _answer(send, 303, b"", more=((b"set-cookie", cookie.encode()), (b"location", b"/")))
 
 

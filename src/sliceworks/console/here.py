@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
+import orjson
 from nicegui import ui
 
-from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
+from sliceworks.console.pace import Pace
 from sliceworks.console.tree import Tree
 
 if TYPE_CHECKING:
@@ -18,14 +20,13 @@ if TYPE_CHECKING:
     from sliceworks.cloud import Container
     from sliceworks.console.environment_looks import Made
     from sliceworks.console.nodes import Child
-    from sliceworks.console.tables import Changes, Feed
+    from sliceworks.console.tables import Changes
     from sliceworks.console.world import World
     from sliceworks.kube.resources import Resource
     from sliceworks.specs.environment import Environment
 
 _REDRAW_EVERY = 0.25  # seconds: nobody reads faster
 _AGES_EVERY = 5.0
-_SHARE = 8  # an eighth of the time is spent on drawing one page at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +39,6 @@ class Console:
     container: Container | None = None
     folder: Path = field(default_factory=Path)
     made: Callable[[Environment, Path], Made] | None = None
-
-
-class _Pace:
-    """When a page is drawn again: after changes, but never so often that drawing takes more than a part of the time."""
-
-    def __init__(self, feed: Feed, redraw: Callable[[Changes], None], ages: float) -> None:
-        self._feed, self._redraw, self._ages = feed, redraw, ages
-        self._drawn, self._pause = 0.0, 0.0
-
-    def look(self) -> None:
-        """Draw, if there is a reason."""
-        waited = clock.loop_time() - self._drawn
-        if waited < self._pause:
-            return
-        changes = self._feed.take()
-        if changes or waited >= self._ages:
-            self.draw(changes)
-
-    def draw(self, changes: Changes) -> None:
-        began = clock.effort()
-        self._redraw(changes)
-        self._drawn, self._pause = clock.loop_time(), _SHARE * (clock.effort() - began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +73,14 @@ class Here:
     def live(self, redraw: Callable[[Changes], None], *resources: Resource, ages: float = _AGES_EVERY) -> None:
         """Draw now, then whenever one of these kinds has changed, four times a second at most; and for the sake of ages every few
         seconds. `redraw` is told which objects have changed."""
-        pace = _Pace(self.world.feed(*resources), redraw, ages)
+        pace = Pace(self.world.feed(*resources), redraw, ages)
         pace.draw({})
         ui.timer(_REDRAW_EVERY, pace.look, immediate=False)
+
+    def remember(self, path: str, query: dict[str, str]) -> None:
+        """Put into the address what a page shows: going back to it, or sending it to others, finds the same."""
+        address = orjson.dumps(f"{path}?{urlencode(query)}" if query else path).decode()
+        ui.run_javascript(f"history.replaceState({{page: {address}}}, '', {address})")
 
     async def change(self, action: Callable[[], Awaitable[object]], done: str) -> bool:
         """Do something to the cluster and say that it is done, or why it is not. A console without --allow-changes refuses."""

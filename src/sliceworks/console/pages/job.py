@@ -106,7 +106,7 @@ class _Job:
 
     async def _act(self, act: str) -> None:
         jobset = self._here.world.table(JOBSETS).get(self._name, self._namespace)
-        if jobset is None:
+        if jobset is None or act not in job_nodes.DONE:
             return
         view = job_view(self._here.world, self._namespace, self._name)
         if view is not None and await _sure(act, view):

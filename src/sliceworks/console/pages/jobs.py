@@ -6,31 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.console.kinds import JOBSETS, NAMESPACES
-from sliceworks.console.nodes import amount_of, button, choice, el, empty, heading, link, search, state
+from sliceworks.console.nodes import heading
+from sliceworks.console.pages import jobs_nodes
 from sliceworks.console.registry import page_of
 from sliceworks.console.tree import Tree
-from sliceworks.console.views.jobs import Query, job_row, jobs_page
+from sliceworks.console.views.jobs import SORTS, Query, job_row, jobs_page
 from sliceworks.console.views.teams import team_of
-from sliceworks.console.views.times import ago, between, dollars
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from sliceworks.console.here import Here
-    from sliceworks.console.nodes import Node
-    from sliceworks.console.views.jobs import JobRow, JobsPage
-
-_COLUMNS = (
-    ("name", "Job", ""),
-    ("team", "Team", ""),
-    ("state", "State", ""),
-    ("type", "Slices", ""),
-    ("chips", "Chips", "number"),
-    ("restarts", "Restarts", "number"),
-    ("age", "Age", "number"),
-    ("", "Ran", "number"),
-    ("cost", "USD/h", "number"),
-)
 
 
 @page_of("jobs", title="Jobs", icon="model_training", key="j")
@@ -44,8 +28,7 @@ class _Jobs:
 
     def __init__(self, here: Here) -> None:
         self._here = here
-        asked = here.query
-        self._query = Query(asked.get("text", ""), asked.get("team", ""), asked.get("state", ""))
+        self._query = Query.read(here.query)
 
     def draw(self) -> None:
         """What one looks for above, what was found below."""
@@ -59,100 +42,22 @@ class _Jobs:
         rows = world.ledger(JOBSETS, job_row).rows().values()
         page = jobs_page(rows, team_of(world), self._query)
         self._query = page.query
-        self._tools.show(tools(page))
-        self._table.show(*nodes(page, world.now(), world.table(JOBSETS).trouble))
+        self._tools.show(jobs_nodes.tools(page))
+        self._table.show(*jobs_nodes.nodes(page, world.now(), world.table(JOBSETS).trouble))
 
     def _field(self, name: str, value: str) -> None:
         if name in ("text", "team", "state"):
             change: dict[str, Any] = {name: value}
-            self._query = replace(self._query, page=0, **change)
-            self._show()
+            self._ask(replace(self._query, page=0, **change))
 
     def _act(self, act: str) -> None:
         what, _, value = act.partition(":")
-        self._query = self._query.by(value) if what == "sort" else replace(self._query, page=int(value))
+        if what == "sort" and value in SORTS:
+            self._ask(self._query.by(value))
+        elif what == "page" and value.isdecimal():
+            self._ask(replace(self._query, page=int(value)))
+
+    def _ask(self, query: Query) -> None:
+        self._query = query
         self._show()
-
-
-def tools(page: JobsPage) -> Node:
-    """Words, state and team to look for, and how many there are."""
-    query = page.query
-    states = [("", "all states"), *((word, f"{word} ({amount_of(count)})") for word, count in page.states)]
-    teams = [("", "all teams"), *((team, team) for team in page.teams)]
-    told = (
-        f"{amount_of(page.found)} of {amount_of(page.total)} jobs" if page.found != page.total else f"{amount_of(page.total)} jobs"
-    )
-    return el(
-        "div",
-        search("Search jobs", "text", query.text),
-        choice("State", "state", _with(states, query.state), query.state),
-        choice("Team", "team", _with(teams, query.team), query.team),
-        el("span", told, cls="count", role="status", key="count"),
-        cls="tools",
-        role="search",
-    )
-
-
-def _with(choices: list[tuple[str, str]], chosen: str) -> list[tuple[str, str]]:
-    """What is chosen stays to be seen when nothing is like that any more."""
-    return choices if chosen in dict(choices) else [*choices, (chosen, f"{chosen} (0)")]
-
-
-def nodes(page: JobsPage, now: datetime, trouble: str = "") -> list[Node]:
-    """The table and what turns its pages."""
-    if not page.total:
-        hint = el("code", "sliceworks train submit -f job.yaml")
-        return [empty(trouble or "There are no training jobs yet.", None if trouble else hint, icon_name="model_training")]
-    if not page.found:
-        return [empty("No job is like that.", "Try fewer words, or another state or team.", icon_name="search_off")]
-    head = el("tr", [_column(page.query, *column) for column in _COLUMNS])
-    body = [_row(team, row, now) for team, row in page.rows]
-    caption = el("caption", "Training jobs", cls="hidden-words")
-    made = el("table", caption, el("thead", head), el("tbody", body), cls="rows jobs")
-    return [el("div", el("div", made, cls="scroll"), cls="panel flush", key="table"), _pager(page)]
-
-
-def _column(query: Query, name: str, label: str, cls: str) -> Node:
-    if not name:
-        return el("th", label, scope="col", cls=cls)
-    sorted_by = query.sort == name
-    way = ("descending" if query.descending else "ascending") if sorted_by else None
-    arrow = el("span", "↓" if query.descending else "↑", aria_hidden="true") if sorted_by else None
-    press = el("button", label, arrow, type="button", cls="sort", data_act=f"sort:{name}")
-    return el("th", press, scope="col", cls=cls, aria_sort=way)
-
-
-def _row(team: str, row: JobRow, now: datetime) -> Node:
-    where = f"/jobs/{row.namespace}/{row.name}"
-    ready = f" · {row.ready} ready" if row.holds and row.ready < row.slices else ""
-    cells: tuple[tuple[Any, str], ...] = (
-        (link(row.name, where), "breaks"),
-        (team, ""),
-        (state(row.state), ""),
-        ([f"{row.slices} × {row.type or '?'}", el("span", ready, cls="quiet") if ready else None], "nowrap"),
-        (amount_of(row.chips), "number"),
-        (str(row.restarts), "number"),
-        (ago(row.created, now), "number"),
-        (between(row.began, row.ended, now), "number"),
-        (dollars(row.usd) if row.holds else "–", "number"),
-    )
-    return el("tr", [el("td", cell, cls=cls) for cell, cls in cells], key=where)
-
-
-def _pager(page: JobsPage) -> Node:
-    query = page.query
-    last = page.first + len(page.rows)
-    told = f"{amount_of(page.first + 1)}–{amount_of(last)} of {amount_of(page.found)}"
-    return el(
-        "nav",
-        el("span", told),
-        button("Previous", f"page:{query.page - 1}", **_off(query.page == 0)),
-        button("Next", f"page:{query.page + 1}", **_off(query.page >= page.pages - 1)),
-        cls="pager",
-        key="pager",
-        aria_label="Pages of the table",
-    )
-
-
-def _off(is_off: bool) -> dict[str, str]:
-    return {"disabled": ""} if is_off else {}
+        self._here.remember("/jobs", self._query.written())

@@ -86,6 +86,27 @@ class Query:
     descending: bool = False
     page: int = 0
 
+    @staticmethod
+    def read(asked: Mapping[str, str]) -> Query:
+        """What an address asks for; what it has wrong is left out."""
+        sort, page = asked.get("sort", ""), asked.get("page", "")
+        column = sort.removeprefix("-")
+        return Query(
+            text=asked.get("text", ""),
+            team=asked.get("team", ""),
+            state=asked.get("state", ""),
+            sort=column if column in SORTS else "",
+            descending=sort.startswith("-") and column in SORTS,
+            page=int(page) - 1 if page.isdecimal() and int(page) else 0,
+        )
+
+    def written(self) -> dict[str, str]:
+        """The same for an address; people count pages from 1."""
+        sort = f"-{self.sort}" if self.sort and self.descending else self.sort
+        page = str(self.page + 1) if self.page else ""
+        found = {"text": self.text, "team": self.team, "state": self.state, "sort": sort, "page": page}
+        return {name: value for name, value in found.items() if value}
+
     def by(self, column: str) -> Query:
         """Sorted by a column; again the other way round; and then as it was."""
         if self.sort != column:
