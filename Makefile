@@ -36,7 +36,7 @@ else
 endif
 	@touch $@
 
-rehearse: $(READY) ## Run the example platform on the twin, from start to finish
+rehearse: $(READY) ## Rehearse the example platform: a whole day on the twin, from terraform apply to destroy
 	@$(BIN)/sliceworks rehearse examples/platform
 
 # Files go to workers one by one, the long ones first.

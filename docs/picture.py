@@ -26,7 +26,7 @@ SCENES = [
     ("kubectl create deployment web --image=example.com/web:1 --replicas=3", 9, 0),
     ("kubectl get deployments,serviceaccounts", 9, 0),
     ("kubectl create namespace Team_A", 9, 0),
-    ("sliceworks rehearse examples/platform", 7, 9),
+    ("sliceworks rehearse examples/platform", 30, 0),
     ("sliceworks twin stop", 9, 0),
 ]
 

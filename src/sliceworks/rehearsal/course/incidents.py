@@ -25,7 +25,7 @@ def incidents(
     happened, lives = list(turns), list(slices)
     found = [
         *_preemptions(happened),
-        *(_stockout(each, lives) for each in troubles),
+        *_stockouts(list(troubles), lives, happened),
         *(_blow(each, happened) for each in blows),
     ]
     return tuple(sorted(found, key=lambda each: (each.at, each.subject, each.kind)))
@@ -42,20 +42,40 @@ def _preemptions(turns: list[Turn]) -> Iterator[Incident]:
             yield Incident(turn.at, what, "preemption", f"job {turn.job}", tuple(answers), again.at if again else None)
 
 
-def _stockout(trouble: Trouble, lives: list[SliceLife]) -> Incident:
-    """A pool that could not be made; what comes next for the same job is the answer."""
+def _stockouts(troubles: list[Trouble], lives: list[SliceLife], turns: list[Turn]) -> Iterator[Incident]:
+    """Pools that could not be made. Until its job runs, what is tried for it in vain belongs to the first failure."""
+    mended: dict[str, float | None] = {}
+    for trouble in troubles:
+        if trouble.job and trouble.job in mended and ((until := mended[trouble.job]) is None or trouble.at <= until):
+            continue
+        found = _stockout(trouble, lives, turns)
+        mended[trouble.job] = found.mended
+        yield found
+
+
+def _stockout(trouble: Trouble, lives: list[SliceLife], turns: list[Turn]) -> Incident:
+    """One of them; what comes next for the same job is the answer."""
     subject = f"slice {trouble.pool}" + (f" of job {trouble.job}" if trouble.job else "")
     later = [each for each in lives if trouble.job and each.job == trouble.job and each.born >= trouble.at]
-    answers = [Answer(each.born, f"asked for {each.capacity} machines in {each.zone}") for each in later]
-    ready = ((span.begin, each) for each in later for span in each.spans if span.state == "running")
-    first = min(ready, key=lambda found: found[0], default=None)
-    if first is not None:
-        answers.append(Answer(first[0], f"the slice stands in {first[1].zone}"))
+    ends = [Answer(at, f"the slice stands in {each.zone}") for each in later for at in _stood(each)]
+    ran = _next(turns, trouble.at, trouble.job)
+    if ran is not None:
+        ends.append(Answer(ran.at, f"{trouble.job} runs" if ran.what == "running" else f"{trouble.job} {ran.note}"))
+    ends.sort(key=lambda each: each.at)
+    until = ends[0].at if ends else None
+    tried = [each for each in later if until is None or each.born <= until]
+    tries = [Answer(each.born, f"asked for {each.capacity} machines in {each.zone}") for each in tried]
+    unlike = {each.what: each for each in reversed(tries)}
     if is_stockout(trouble):
         kind, what = "stockout", f"{trouble.zone} has no {trouble.capacity} machines with {trouble.chip} to give"
     else:
         kind, what = "cloud", f"the cloud could not make machines with {trouble.chip} in {trouble.zone} ({trouble.code})"
-    return Incident(trouble.at, what, kind, subject, tuple(answers), first[0] if first else None)
+    answers = sorted((*unlike.values(), *ends[:2]), key=lambda each: each.at)
+    return Incident(trouble.at, what, kind, subject, tuple(answers), until)
+
+
+def _stood(life: SliceLife) -> Iterator[float]:
+    return (span.begin for span in life.spans if span.state == "running")
 
 
 def _blow(blow: Blow, turns: list[Turn]) -> Incident:
