@@ -221,6 +221,21 @@ def test_bad_documents(
 
 
 @pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ([], "pods do not find this machine by 127.0.0.1"),
+        (["--url", "http://models.example", "--locust-csv"], "Locust's own files and pages are of senders on this machine"),
+    ],
+)
+def test_what_pods_cannot_do(
+    document: Callable[..., Path], capsys: pytest.CaptureFixture[str], options: list[str], problem: str
+) -> None:
+    file = document(workers={"where": "cluster", "image": "load-worker:1"})
+    assert run(["load", "run", "-f", str(file), *options]) == 2
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["load", "report", "nowhere"], "there is no run in nowhere"),

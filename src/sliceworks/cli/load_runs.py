@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import yamls
-from sliceworks.base.errors import InvalidDocument, SliceworksError
+from sliceworks.base.errors import InvalidDocument, SliceworksError, UsageError
 from sliceworks.specs import documents
 from sliceworks.specs.load_test import LoadTest, LoadTestSpec
 
@@ -78,6 +78,7 @@ def aimed(test: Test) -> Test:
     from sliceworks.cli import connections, load_targets
 
     if test.url or test.spec.target.model_service is None:
+        _expect_way(test)
         return replace(test, spec=load_targets.from_file(test.spec, test.files))
 
     async def look() -> load_targets.Found:
@@ -87,6 +88,15 @@ def aimed(test: Test) -> Test:
 
     found = connections.run(look, **test.where.at)
     return replace(test, spec=found.spec, url=found.url, key=found.key, where=replace(test.where, namespace=found.namespace))
+
+
+def _expect_way(test: Test) -> None:
+    """Pods have a loopback of their own; those of a twin share this machine's."""
+    from urllib.parse import urlsplit
+
+    host = urlsplit(test.url or test.spec.target.url).hostname or ""
+    if test.spec.workers.where == "cluster" and not test.where.twin and (host == "localhost" or host.startswith("127.")):
+        raise UsageError(f"pods do not find this machine by {host}", hint="name the model service, or an address that they know")
 
 
 def check_installed() -> None:

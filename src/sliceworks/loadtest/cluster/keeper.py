@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _MOST = 8 * 1024 * 1024
 """Bytes of one file in one answer."""
 _ALONE = 90.0
+"""Seconds without a question after which nobody follows the test any more."""
 _LAST = 45.0
 
 
@@ -47,7 +48,7 @@ class Keeper:
         self._whole: dict[str, str] = {}
         self._leave = asyncio.Event()
         self._sender: asyncio.subprocess.Process | None = None
-        self._heard = clock.loop_time()
+        self._ends = clock.loop_time() + asked.patience + _ALONE
 
     async def run(self, index: int, key: str) -> int:
         """From the start until whoever collects has everything."""
@@ -75,11 +76,13 @@ class Keeper:
         try:
             told = await self._prepare()
             self._sender = sender = await running.start(self._data, *_role(self._asked, index, told["workers"]), key=key)
+            if self._leave.is_set():
+                self._end()
             assert sender.stdout is not None
             while line := await sender.stdout.readline():
                 self._lines.append(orjson.loads(line))
-            code = await sender.wait()
-            self._problem = f"the sender ended with code {code}" if code else ""
+            if code := await sender.wait():
+                self._problem = f"the sender ended with code {code}"
         except (SliceworksError, OSError) as error:
             self._problem = str(error)
         self._whole = {kind: _digest(file) for kind in KINDS if (file := self._file(kind)) is not None}
@@ -104,7 +107,7 @@ class Keeper:
 
     async def _watch(self) -> None:
         """A test that nobody follows any more is ended."""
-        while clock.loop_time() - self._heard < _ALONE:
+        while clock.loop_time() < self._ends:
             await clock.sleep(1)
         self._problem = self._problem or "nobody asked for the rows any more"
         self._end()
@@ -122,7 +125,7 @@ class Keeper:
     def _known(self, request: web.Request) -> None:
         if not hmac.compare_digest(request.headers.get(TOKEN, "").encode(), self._token.encode()):
             raise web.HTTPUnauthorized
-        self._heard = clock.loop_time()
+        self._ends = clock.loop_time() + _ALONE
 
     async def _news(self, request: web.Request) -> web.Response:
         """What is new since the numbers that are given; lines before them are forgotten."""
@@ -185,6 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--master", default="127.0.0.1")
     parser.add_argument("--master-port", type=int, required=True)
+    parser.add_argument("--patience", type=float, default=0.0, help="seconds until all pods have started, and the first question")
     asked = parser.parse_args(arguments)
     token, key = os.environ.pop(KEEPER), os.environ.pop(KEY, "")
     index = int(os.environ.get("JOB_COMPLETION_INDEX", "0"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock, progress
-from sliceworks.base.errors import NotFound
+from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.kube.resources import owner_reference
 from sliceworks.kube.well_known import JOB
 from sliceworks.loadtest.cluster import objects
@@ -29,8 +29,8 @@ async def make(client: Client, launch: Launch) -> None:
 
 
 async def remove(client: Client, launch: Launch) -> None:
-    """Everything goes with the Job, and the Job last."""
-    name, place = launch.name, launch.namespace
+    """Everything goes with the Job, and the Job last. Where that cannot be, how it can be done by hand is told."""
+    name, place, why = launch.name, launch.namespace, "it is still going away"
     try:
         await client.delete(JOB, name, place, propagation_policy="Foreground")
         ends = clock.loop_time() + _GOING
@@ -39,4 +39,6 @@ async def remove(client: Client, launch: Launch) -> None:
             await clock.sleep(_EVERY)
     except NotFound:
         return
-    progress.say(f"job/{name} in {place} is still going away: kubectl get job,pod -n {place} -l {objects.LABEL}={name}")
+    except SliceworksError as error:
+        why = error.message
+    progress.say(f"job/{name} in {place} is not removed yet: {why}; kubectl delete job -n {place} {name} --cascade=foreground")

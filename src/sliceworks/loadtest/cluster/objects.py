@@ -149,12 +149,13 @@ def _container(launch: Launch) -> Object:
     workers = launch.workers
     secrets = [{"name": name, "valueFrom": {"secretKeyRef": {"name": launch.name, "key": name}}} for name in sorted(launch.secrets)]
     master = f"{launch.name}-0.{launch.name}"
+    patience = ["--patience", str(int(workers.start_within))]
     addresses = ["--host", "0.0.0.0", "--port", str(KEEPER_PORT), "--master", master, "--master-port", str(MASTER_PORT)]
     return {
         "name": "sender",
         "image": workers.image,
         "command": ["python", "-m", "sliceworks.loadtest.cluster.keeper"],
-        "args": ["--config", CONFIG, "--data", DATA, *addresses],
+        "args": ["--config", CONFIG, "--data", DATA, *addresses, *patience],
         "env": [{"name": "HOME", "value": "/tmp"}, *secrets],
         "ports": [{"name": "keeper", "containerPort": KEEPER_PORT}, {"name": "master", "containerPort": MASTER_PORT}],
         "resources": {
