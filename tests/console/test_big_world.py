@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.browsers import Served
 
 CLUSTER = "console"
-pytestmark = [pytest.mark.real, pytest.mark.long(20)]
+pytestmark = [pytest.mark.real, pytest.mark.long(60)]
 
 
 def test_the_first_page_is_there_at_once_and_right(browser: Browser, big: Served) -> None:
