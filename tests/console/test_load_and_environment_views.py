@@ -58,6 +58,7 @@ def test_a_change_says_whether_it_is_for_the_worse() -> None:
         ("google_storage_bucket.state", "storage bucket", "state"),
         ('module.cluster.google_container_node_pool.this["cpu.one"]', "container node pool", "cpu.one"),
         ("module.base[0].google_compute_network.vpc[0]", "compute network", "vpc"),
+        ("module.network.google_compute_router.this[0]", "compute router", "network"),
         ("odd", "", "odd"),
     ],
 )

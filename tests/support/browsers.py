@@ -93,22 +93,13 @@ class Visit:
 
 
 class Served:
-    """`sliceworks console` on a free port, until the end of the block."""
+    """`sliceworks console` on a free port, until the end of the block; without a kubeconfig the options say for which cluster."""
 
-    def __init__(self, kubeconfig: Path, *options: str, folder: Path | None = None) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "sliceworks",
-            "console",
-            "--quiet",
-            "--port",
-            "0",
-            "--kubeconfig",
-            str(kubeconfig),
-            *options,
-        ]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder or ROOT)
+    def __init__(self, kubeconfig: Path | None, *options: str, folder: Path | None = None, **variables: str) -> None:
+        cluster = ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
+        command = [sys.executable, "-m", "sliceworks", "console", "--quiet", "--port", "0", *cluster, *options]
+        told = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, **variables}}
+        self.process = subprocess.Popen(command, **told, text=True, cwd=folder or ROOT)  # type: ignore[call-overload]
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
         if not self.url:

@@ -1,51 +1,182 @@
-"""A small busy cluster in the test's own process, and the console's world on it; in virtual time."""
+"""A twin for the console's own pages: slices at work, a self-service graph, a model that really answers, load tests, a document."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfile
 from typing import TYPE_CHECKING, Any
 
-from bench.measure.console_worlds import BigWorld, fill, put
+from tests.support.browsers import ROOT, apart
+from tests.support.load_tests import record, spec, written
 
-from sliceworks.base import clock
-from sliceworks.console.world import World
-from sliceworks.kube.client import Client
-from sliceworks.twin.cluster import Cluster
+from sliceworks.base import clock, yamls
+from sliceworks.base.errors import SliceworksError
+from sliceworks.kube import open_client
+from sliceworks.loadtest import arrivals, results
+from sliceworks.loadtest.plans import Plan
+from sliceworks.loadtest.prompts import Prompt, Prompts
+from sliceworks.loadtest.running import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Iterator
+
+    from sliceworks.kube.client import Client
 
 Object = dict[str, Any]
+_GKE = "cloud.google.com/gke-"
+SLICES = {
+    "flat": ("tpu-v5-lite-podslice", "4x4", 4),
+    "torus": ("tpu-v5p-slice", "4x4x4", 16),
+    "small": ("tpu-v5p-slice", "2x2x2", 2),
+    "spare": ("tpu-v6e-slice", "2x4", 2),
+}
+_GRAPH = ROOT / "examples" / "graphs" / "web-application"
 
 
-class Small:
-    """A cluster of 8 teams, 64 slices and 200 jobs. What is put into its store is seen by the world after `heard`."""
+@dataclass(frozen=True, slots=True)
+class LiveTwin:
+    """Where it is, and the folder with the user's documents."""
 
-    def __init__(self, cluster: Cluster, made: BigWorld, world: World) -> None:
-        self.cluster, self.made, self.world = cluster, made, world
+    home: Path
+    work: Path
 
-    def put(self, resource: str, obj: Object) -> None:
-        put(self.cluster, resource, obj)
+    @property
+    def kubeconfig(self) -> Path:
+        return self.home / "twins" / "default" / "kubeconfig"
 
-    def remove(self, resource: str, name: str, namespace: str = "") -> None:
-        entry = self.cluster.store.get(resource, namespace, name)
-        assert entry is not None
-        self.cluster.store.remove(resource, namespace, name, entry.object())
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"SLICEWORKS_HOME": str(self.home)}
 
-    async def heard(self) -> None:
-        """Let watches bring what has happened."""
-        await clock.sleep(1.0)
+    def run(self, *command: str) -> None:
+        """A command of ours; it must succeed."""
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            [sys.executable, "-m", "sliceworks", *command],
+            env={**os.environ, **self.variables, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+    def do(self, work: Any) -> Any:
+        """Ask the cluster something, on a loop of its own."""
+
+        async def main() -> Any:
+            async with open_client(self.kubeconfig) as client:
+                return await work(client)
+
+        return apart(main)
 
 
-def on_small(main: Callable[[Small], Awaitable[None]], *, jobs: int = 200, slices: int = 64) -> None:
-    """Run a test's coroutine on it."""
+@contextmanager
+def live_twin(folder: Path) -> Iterator[LiveTwin]:
+    """Everything at once. Its time runs a little faster: much faster, and probes of the model would give up too soon."""
+    twin = LiveTwin(folder / "home", folder / "work")
+    twin.work.mkdir()
+    twin.run("twin", "start", "--memory", "--speed", "4", "--processes", "-q")
+    ports = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
+    controller = subprocess.Popen(
+        [sys.executable, "-m", "sliceworks", "controller", "run", "graphs", "--twin", *ports],
+        env={**os.environ, **twin.variables},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        twin.do(_fill)
+        twin.run("models", "deploy", "--twin", "-q", "-y", "-f", str(ROOT / "examples" / "models-here" / "parrot.yaml"))
+        _documents(twin.work)
+        yield twin
+    finally:
+        controller.send_signal(signal.SIGTERM)
+        controller.wait(20)
+        twin.run("twin", "stop", "-q")
 
-    async def whole() -> None:
-        async with Cluster(ca="the authority", workloads=False) as cluster:
-            made = BigWorld(jobs, slices)
-            fill(cluster, made)
-            await clock.sleep(5)
-            async with World(Client(cluster.transport()), name="small") as world:
-                await world.settled(60)
-                await main(Small(cluster, made, world))
 
-    clock.run(whole(), virtual=True, seed=7)
+async def _fill(client: Client) -> None:
+    for name in ("team-vision", "team-language"):
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for pool, (tpu, topology, hosts) in SLICES.items():
+        for number in range(hosts):
+            await client.create(_node(f"{pool}-{number}", pool, tpu, topology))
+    for document in yamls.load_path(ROOT / "examples" / "models-here" / "machine.yaml"):
+        await client.create(document.data)
+    await client.create(_jobset("bert", "team-language", "torus", 16))
+    await client.create(_jobset("vit", "team-vision", "flat", 4))
+    for file in ("definition.yaml", "instance.yaml"):
+        await _applied(client, _GRAPH / file)
+
+
+async def _applied(client: Client, file: Path) -> None:
+    """An instance's kind comes a moment after its definition."""
+    for document in yamls.load_path(file):
+        for _ in range(100):
+            try:
+                await client.apply(document.data, force=True)
+                break
+            except SliceworksError:
+                client.discovery.invalidate()
+                await clock.sleep(0.2)
+
+
+def _node(name: str, pool: str, tpu: str, topology: str) -> Object:
+    labels = {f"{_GKE}nodepool": pool, f"{_GKE}tpu-accelerator": tpu, f"{_GKE}tpu-topology": topology}
+    zone = {"topology.kubernetes.io/zone": "us-central1-a", "sliceworks.dev/node": "simulated"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {**labels, **zone}},
+        "spec": {"taints": [{"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"}]},
+        "status": {"capacity": {"cpu": "100", "memory": "200Gi", "pods": "110", "google.com/tpu": "4"}},
+    }
+
+
+def _jobset(name: str, namespace: str, pool: str, hosts: int) -> Object:
+    """A job that runs for a day of the twin's."""
+    container = {"name": "worker", "image": "example/train:1", "resources": {"limits": {"google.com/tpu": "4"}}}
+    pod = {
+        "metadata": {"annotations": {"sliceworks.dev/run-seconds": "86400"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "nodeSelector": {f"{_GKE}nodepool": pool},
+            "tolerations": [{"key": "google.com/tpu", "operator": "Exists"}],
+            "containers": [container],
+        },
+    }
+    job = {"parallelism": hosts, "completions": hosts, "completionMode": "Indexed", "backoffLimit": 0, "template": pod}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"failurePolicy": {"maxRestarts": 5}, "replicatedJobs": [{"name": "workers", "template": {"spec": job}}]},
+    }
+
+
+def _documents(work: Path) -> None:
+    """An Environment, a Scenario, and two load tests that were run."""
+    copyfile(ROOT / "examples" / "environments" / "training" / "environment.yaml", work / "environment.yaml")
+    (work / "bad-day.yaml").write_text(
+        "apiVersion: sliceworks.dev/v1alpha1\nkind: Scenario\nmetadata: {name: bad-day}\nspec:\n  duration: 10m\n  events:\n"
+        "  - {at: 0s, failNodes: {nodes: {names: [spare-1]}, reason: Maintenance, for: 5m}}\n"
+    )
+    for name, slower in (("monday", 1.0), ("tuesday", 1.6)):
+        _run(work / "load-tests" / name, slower)
+
+
+def _run(folder: Path, slower: float) -> None:
+    asked = spec(stages=[{"constant": 40, "for": "10s"}], slo=["ttft p99 < 100ms"])
+    schedule = arrivals.schedule(asked.stages, 0)
+    folder.mkdir(parents=True)
+    rows = [
+        record(number, at / 1e9, first=slower * (0.05 + number % 7 / 1000), ends=slower * (0.3 + number % 11 / 100))
+        for number, at in enumerate(schedule.moments.tolist())
+    ]
+    plan = Plan(asked, schedule, Prompts((Prompt("x"),)), asked.target.url)
+    results.conclude("parrot", plan, Outcome(1.79e9 + slower * 86400, "", ()), written(folder, rows), {"build": f"{slower:g}"})

@@ -121,7 +121,7 @@ def _host(host: Host | None, now: datetime) -> Node:
     pairs: tuple[tuple[str, Child], ...] = (
         ("Node", host.name or "none"),
         ("State", state(str(host.state), TONES[host.state])),
-        ("It", WORDS[host.state]),
+        ("Means", f"it {WORDS[host.state]}" if host.state not in (HostState.RUNNING, HostState.READY) else None),
         ("Job", to_job(str(host.work)) if host.work else None),
         ("Pod", host.work.pod if host.work else None),
         ("Says", host.message),

@@ -70,11 +70,13 @@ def inside(listed: Iterable[tuple[str, str]], drifted: Mapping[str, str]) -> Sta
 
 def _thing(address: str, drift: str) -> Thing:
     """`module.cluster.google_container_node_pool.this["cpu"]` is a container node pool, called cpu."""
-    *_, kind, name = _parts(address)
+    *modules, kind, name = _parts(address)
     shown = kind.removeprefix("google_").replace("_", " ")
-    bare, bracket, index = name.partition("[")
+    bare, _, index = name.partition("[")
     index = index.rstrip("]").strip('"')
-    return Thing(address, shown, index if bracket and not index.isdigit() else bare, drift)
+    # What a module calls `this` is what the module is for.
+    within = modules[-1].partition("[")[0] if bare == "this" and modules and modules[-1] else bare
+    return Thing(address, shown, within if not index or index.isdigit() else index, drift)
 
 
 def _parts(address: str) -> list[str]:

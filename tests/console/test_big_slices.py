@@ -1,0 +1,48 @@
+"""A thousand slices in a real browser, while everything changes: drawn a page at a time, found, and followed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from sliceworks.base import clock
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+    from tests.support.browsers import Served
+
+CLUSTER = "console"
+pytestmark = [pytest.mark.real, pytest.mark.long(10)]
+
+
+def test_a_thousand_slices_are_drawn_counted_found_and_paged(browser: Browser, big: Served) -> None:
+    with big.visit(browser, "/slices") as visit:
+        page, tiles = visit.page, visit.page.locator(".tile")
+        expect(page.get_by_text("1,000 of 1,000")).to_be_visible()
+        expect(tiles).to_have_count(48)
+        expect(tiles.first.locator("svg.sw-tile")).to_be_visible()
+        visit.picture("slices")
+        began = clock.effort()
+        page.get_by_role("button", name="Next").click()
+        expect(page.get_by_text("49–96 of 1,000")).to_be_visible()
+        page.get_by_label("Type").select_option("v5p-32")
+        expect(page.get_by_text("250 of 1,000")).to_be_visible()
+        page.get_by_role("searchbox").fill("slice-0998")
+        expect(tiles).to_have_count(1)
+        assert clock.effort() - began < 15  # it is shared with others; alone it takes a second
+        tiles.first.click()
+        expect(page.get_by_role("heading", level=1, name="slice-0998")).to_be_focused()
+        expect(page.locator(".sw-pick")).to_have_count(4)
+        visit.was_good()
+
+
+def test_what_is_sent_for_a_page_of_slices_stays_small(browser: Browser, big: Served) -> None:
+    with big.visit(browser, "/slices") as visit:
+        expect(visit.page.locator(".tile")).to_have_count(48)
+        sizes = visit.page.evaluate("[...document.querySelectorAll('.tile .picture')].map(each => each.innerHTML.length)")
+        assert max(sizes) < 1500
+        assert re.fullmatch(r"[\d,]+ of 1,000", visit.page.locator(".tools .count").inner_text())
+        visit.was_good()

@@ -1,0 +1,167 @@
+"""The console's pages in a real browser, on a twin where things happen: what is shown is so, and what is pressed is done."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+from tests.support.browsers import NARROW, Served
+from tests.support.console_twins import LiveTwin, live_twin
+
+from sliceworks.kube.well_known import NODE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+    from sliceworks.kube.client import Client
+
+pytestmark = [pytest.mark.real, pytest.mark.long(30)]
+
+
+@pytest.fixture(scope="module")
+def twin(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveTwin]:
+    """`browser` comes first: without one nothing is to be started."""
+    with live_twin(tmp_path_factory.mktemp("live")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def served(twin: LiveTwin) -> Iterator[Served]:
+    with Served(None, "--twin", "--allow-changes", folder=twin.work, **twin.variables) as found:
+        yield found
+
+
+def _tile(page: Page, name: str) -> Any:
+    return page.get_by_role("listitem", name=re.compile(rf"^{name}: "))
+
+
+def test_slices_are_drawn_as_they_are_and_follow_what_happens(browser: Browser, served: Served, twin: LiveTwin) -> None:
+    with served.visit(browser, "/slices") as visit:
+        page = visit.page
+        expect(_tile(page, "torus")).to_contain_text("16 running")
+        expect(_tile(page, "torus")).to_contain_text("team-language/bert")
+        expect(_tile(page, "spare")).to_contain_text("2 ready")
+        page.evaluate("window.stillHere = true")
+
+        async def fail(client: Client) -> None:
+            await client.patch(NODE, "flat-2", {"metadata": {"annotations": {"sliceworks.dev/state": "maintenance"}}})
+
+        twin.do(fail)
+        expect(_tile(page, "flat")).to_contain_text("1 maintenance")
+        expect(page.get_by_role("button", name="1 maintenance")).to_be_visible()
+        page.get_by_role("button", name="1 maintenance").click()
+        expect(page.get_by_role("listitem")).to_have_count(1)
+        assert page.evaluate("window.stillHere") is True
+        visit.was_good()
+
+
+def test_one_slice_is_drawn_large_and_each_host_can_be_asked_by_keys(browser: Browser, served: Served) -> None:
+    with served.visit(browser, "/slices/torus") as visit:
+        page = visit.page
+        hosts = page.locator(".sw-pick")
+        expect(hosts).to_have_count(16)
+        expect(page.locator(".sw-wraps")).to_have_count(1)
+        hosts.nth(5).focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("region", name="Host 5")).to_contain_text("torus-5")
+        expect(page.get_by_role("region", name="Hosts", exact=True).get_by_role("row")).to_have_count(17)
+        expect(page.get_by_role("region", name="Slice")).to_contain_text("v5p-128")
+        visit.picture("slice")
+        visit.was_good()
+
+
+def test_a_graph_shows_how_each_resource_stands_with_its_yaml_and_events(browser: Browser, served: Served) -> None:
+    with served.visit(browser, "/graphs") as visit:
+        page = visit.page
+        page.get_by_role("link", name="shop", exact=True).click()
+        expect(page.locator(".sw-node")).to_have_count(3)
+        expect(page.locator(".sw-node-ready").first).to_be_visible()
+        page.locator(".sw-node").first.click()
+        expect(page.get_by_label("YAML").first).to_contain_text("kro.run/instance-name: shop")
+        expect(page.get_by_role("heading", name="Events").first).to_be_visible()
+        visit.picture("graph")
+        visit.was_good()
+
+
+def test_a_model_answers_a_prompt_piece_by_piece_until_it_is_stopped(browser: Browser, served: Served) -> None:
+    with served.visit(browser, "/models") as visit:
+        page = visit.page
+        page.get_by_role("link", name="parrot").click()
+        page.get_by_role("textbox", name="Prompt").fill("Tell me about slices")
+        page.get_by_label("At most").select_option("2048")
+        page.get_by_role("button", name="Send").click()
+        expect(page.get_by_label("Answer")).to_contain_text("Tell me about slices Tell me")
+        expect(page.get_by_role("region", name="Latency")).to_contain_text("healthy")
+        visit.picture("model")
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_text(re.compile(r"stopped after \d+ pieces"))).to_be_visible()
+        visit.was_good()
+
+
+def test_load_tests_are_listed_reported_and_compared(browser: Browser, served: Served) -> None:
+    with served.visit(browser, "/loads") as visit:
+        page = visit.page
+        expect(page.get_by_role("region", name="Runs").get_by_role("row")).to_have_count(3)
+        page.get_by_label("Before").select_option("monday")
+        page.get_by_label("After").select_option("tuesday")
+        expect(page.get_by_role("region", name="Compare two").get_by_text("worse").first).to_be_visible()
+        visit.picture("loads")
+        page.get_by_role("link", name="monday").click()
+        report = page.frame_locator("iframe.report")
+        expect(report.get_by_role("heading", name="parrot")).to_be_visible()
+        expect(report.locator("svg").first).to_be_visible()
+        visit.was_good()
+
+
+def test_an_environment_is_told_by_its_document(browser: Browser, served: Served) -> None:
+    with served.visit(browser, "/environment") as visit:
+        page = visit.page
+        stages = page.get_by_role("list", name="Stages").get_by_role("listitem")
+        expect(stages).to_have_count(3)
+        expect(page.get_by_role("region", name="training")).to_contain_text("tpu-node-pool (2 × v4-32)")
+        expect(page.get_by_role("button", name="Look for drift")).to_be_enabled()
+        visit.picture("environment")
+        visit.was_good()
+
+
+def test_time_is_paused_and_moved_on_and_a_fault_by_a_click_is_real(browser: Browser, served: Served, twin: LiveTwin) -> None:
+    with served.visit(browser, "/rehearsal") as visit:
+        page = visit.page
+        page.get_by_role("button", name="Pause").click()
+        expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+        shown = page.get_by_role("timer")
+        before = shown.inner_text()
+        page.get_by_role("button", name="+10 min").click()
+        expect(shown).not_to_have_text(before)
+        page.get_by_label("Where").select_option("small")
+        page.get_by_role("button", name="A host fails").click()
+        expect(page.get_by_text("Failure of nodes small-")).to_be_visible()
+
+        async def states(client: Client) -> list[str]:
+            nodes = [await client.get(NODE, f"small-{number}") for number in range(2)]
+            return [str((each["metadata"].get("annotations") or {}).get("sliceworks.dev/state")) for each in nodes]
+
+        assert sorted(twin.do(states)) == ["None", "silent"]
+        page.get_by_role("button", name="Play", exact=True).click()
+        page.get_by_label("Speed").select_option("60")
+        expect(page.get_by_text(re.compile(r"host small-\d stopped answering"))).to_be_visible()
+        page.get_by_role("button", name="Play it").click()
+        expect(page.get_by_text("Maintenance of nodes spare-1")).to_be_visible()
+        page.add_style_tag(content=".q-notification { display: none }")
+        page.evaluate("scrollTo(0, 0)")
+        visit.picture("rehearsal")
+        visit.was_good()
+
+
+def test_a_narrow_window_needs_no_scrolling_sideways(browser: Browser, served: Served) -> None:
+    with served.visit(browser, "/slices/torus", size=NARROW) as visit:
+        for title in ("Slices", "Graphs", "Models", "Load tests", "Environment", "Rehearsal"):
+            assert visit.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            visit.page.get_by_role("navigation", name="Pages").get_by_role("link", name=title).click()
+            expect(visit.page.get_by_role("heading", level=1, name=title)).to_be_visible()
+        assert visit.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        visit.was_good()
