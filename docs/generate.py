@@ -18,6 +18,7 @@ from failures import failures
 from gateway_fields import gateway
 from load_fields import load_test
 from numbers_page import metrics
+from scenario_fields import scenarios
 from serving_fields import serving
 from sliceworks import catalog
 from sliceworks.catalog import data, gpus, prices, topologies, tpus, zones
@@ -161,6 +162,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "load-test.md": load_test,
     REFERENCE / "metrics.md": metrics,
     REFERENCE / "model-service.md": serving,
+    REFERENCE / "scenario.md": scenarios,
     REFERENCE / "training-job.md": training,
 }
 

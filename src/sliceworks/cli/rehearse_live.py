@@ -47,12 +47,13 @@ class Live:
 
     def passing(self, watch: Watch) -> None:
         """The twin's time passes."""
-        if self._display is not None and clock.stopwatch() - self._drawn >= _OFTEN:
+        if self._display is not None and self._title and clock.stopwatch() - self._drawn >= _OFTEN:
             self._drawn = clock.stopwatch()
             self._draw(_standing(watch))
 
     def end(self, step: Step, seconds: float) -> None:
         """A step is over."""
+        self._title = self._said = ""
         mark, colour = _MARKS[step.result]
         if progress.coloured():
             mark = f"\x1b[{colour}m{mark}\x1b[0m"
@@ -65,7 +66,7 @@ class Live:
 
     def _draw(self, standing: str = "") -> None:
         if self._display is not None:
-            told = "  ".join(filter(None, (standing, self._said)))
+            told = self._said or standing
             self._display.update(_text(f"… {self._title}{f': {told}' if told else ''}"), refresh=True)
 
 
