@@ -109,6 +109,9 @@ def test_slices_in_trouble_come_first_and_the_filter_finds_what_is_asked_for() -
     assert [each.name for each in found if slices.Wanted(state="running")(each)] == ["a"]
     assert [each.name for each in found if slices.Wanted(team="ml", text="TRAIN v5")(each)] == ["a"]
     assert not [each for each in found if slices.Wanted(type_name="v5p-8")(each)]
+    asked = slices.Wanted("v5p-8", "", "ml", "a b")
+    assert asked.written() == {"type": "v5p-8", "team": "ml", "text": "a b"}
+    assert slices.Wanted.read({**asked.written(), "other": "x"}) == asked
 
 
 @pytest.mark.parametrize(

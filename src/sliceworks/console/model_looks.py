@@ -66,13 +66,14 @@ class Models:
         if clock.loop_time() - self._looked < LOOK_EVERY * 0.8:
             return
         self._looked = clock.loop_time()
-        found = (await self._client.list_all(CONFIG_MAP, labels=_RECORDS)).items
-        self.services, self.broken = models.services(found, await self._workloads() if found else [])
+        place = self._world.namespace or None
+        found = (await self._client.list_all(CONFIG_MAP, place, labels=_RECORDS)).items
+        self.services, self.broken = models.services(found, await self._workloads(place) if found else [])
         for each in self.services:
             if each.gateway:
                 await self._read((each.namespace, each.gateway))
 
-    async def _workloads(self, namespace: str | None = None) -> list[Object]:
+    async def _workloads(self, namespace: str | None) -> list[Object]:
         """What runs the pods of services, and of gateways: by their labels, since others may be thousands."""
         found = []
         for kind in (DEPLOYMENT, STATEFUL_SET, JOB):

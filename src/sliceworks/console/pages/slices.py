@@ -37,7 +37,7 @@ class _Shown:
 def slices_page(here: Here) -> None:
     """All slices as tiles."""
     fleet = fleet_of(here.world)
-    shown = _Shown(Wanted(here.query.get("type", ""), here.query.get("state", ""), here.query.get("team", "")))
+    shown = _Shown(Wanted.read(here.query))
 
     def draw() -> list[Node]:
         trouble = here.world.table(NODES).trouble
@@ -59,11 +59,16 @@ def slices_page(here: Here) -> None:
             shown.page = max(int(rest), 0)
         elif what == "all":
             shown.wanted, shown.page = Wanted(), 0
-        tree.show(draw())
+        again()
 
     def chosen(field: str, value: str) -> None:
-        shown.wanted, shown.page = replace(shown.wanted, **{field: value}), 0
+        if field in ("type_name", "team", "text"):
+            shown.wanted, shown.page = replace(shown.wanted, **{field: value}), 0
+            again()
+
+    def again() -> None:
         tree.show(draw())
+        here.remember("/slices", shown.wanted.written())
 
     tree = here.show(draw, *KINDS, NAMESPACES, on_act=act, on_field=chosen)
 

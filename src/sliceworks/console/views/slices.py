@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _DRAIN = "slices.sliceworks.dev/drain"
 _ALONE = "\0"
+_ASKED = ("type", "state", "team", "text")
 _number = re.compile(r".*-(\d{1,5})").fullmatch
 
 
@@ -87,6 +88,16 @@ class Wanted:
     state: str = ""
     team: str = ""
     text: str = ""
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> Wanted:
+        """What an address asks for."""
+        return cls(*(query.get(name, "") for name in _ASKED))
+
+    def written(self) -> dict[str, str]:
+        """The same for an address."""
+        values = (self.type_name, self.state, self.team, self.text)
+        return {name: value for name, value in zip(_ASKED, values, strict=True) if value}
 
     def __call__(self, view: SliceView) -> bool:
         words = f"{view.name} {view.pool} {view.owner} {view.zone} {view.type_name}".lower()
