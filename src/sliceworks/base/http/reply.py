@@ -94,8 +94,8 @@ class Reply:
         return b"%bdate: %b\r\nconnection: close\r\n%b" % (start, date(), framing)
 
     def write(self, piece: bytes) -> None:
-        """One piece, sent at once; a client who has left gets nothing more."""
-        if self.chunked:
+        """One piece, sent at once; a client who has left gets nothing more. One without a byte would look like the end."""
+        if self.chunked and piece:
             put(self._transport, self._number, b"%x\r\n%b\r\n" % (len(piece), piece))
         elif not self._bare:
             put(self._transport, self._number, piece)
