@@ -54,9 +54,7 @@ class Day:
         self.is_twin: bool | None = None
         self._feed = world.feed(*_READERS)
         self._tasks: set[asyncio.Task[None]] = set()
-        for resource, read in _READERS.items():
-            for obj in world.table(resource).all():
-                self.diary.note(read(obj))
+        self.diary.note(found for resource, read in _READERS.items() for obj in world.table(resource).all() for found in read(obj))
         self._keep(self._write())
 
     async def _write(self) -> None:
@@ -74,15 +72,18 @@ class Day:
             self.is_twin = False
 
     def _read(self) -> None:
+        self.diary.note(self._news())
+        found = fleet_of(self._world).all()
+        chips = sum(each.chips for each in found)
+        self.diary.sample(days.Sample(self._world.now(), sum(map(_at_work, found)), chips))
+
+    def _news(self) -> Iterator[Moment]:
         for resource, keys in self._feed.take().items():
             table, read = self._world.table(resource), _READERS[resource]
             for key in keys:
                 obj = table.get(key.name, key.namespace)
                 if obj is not None:
-                    self.diary.note(read(obj))
-        found = fleet_of(self._world).all()
-        chips = sum(each.chips for each in found)
-        self.diary.sample(days.Sample(self._world.now(), sum(map(_at_work, found)), chips))
+                    yield from read(obj)
 
     async def inject(self, scenario: Scenario, folder: Path) -> None:
         """Have a scenario happen; returns when its first step is done, and goes on with the rest. A refusal is raised."""

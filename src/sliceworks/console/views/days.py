@@ -6,16 +6,20 @@ although objects go.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 Object = dict[str, Any]
+Key = tuple[str, str, str]
 MOST = 20_000
 _STATE = "sliceworks.dev/state"
 _OF_JOB = {"Completed": ("completed", "good"), "Failed": ("failed", "bad"), "Suspended": ("suspended", "wait")}
@@ -23,17 +27,25 @@ _OF_WORKLOAD = {"Admitted": ("admitted", "busy"), "Evicted": ("evicted", "wait")
 LANES = ("faults", "hosts", "jobs")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Moment:
     """One thing that happened. `lane` is where a time line shows it; times are as Kubernetes writes them, and so in order."""
 
     at: str
     subject: str
     what: str
-    lane: str = field(compare=False, default="jobs")
-    tone: str = field(compare=False, default="idle")
-    said: str = field(compare=False, default="")
-    link: str = field(compare=False, default="")
+    lane: str = "jobs"
+    tone: str = "idle"
+    said: str = ""
+    link: str = ""
+
+    @property
+    def key(self) -> Key:
+        """What tells it from others."""
+        return self.at, self.subject, self.what
+
+
+_key = attrgetter("at", "subject", "what")
 
 
 def of_node(node: Object) -> Iterator[Moment]:
@@ -97,20 +109,24 @@ class Diary:
     """What has happened so far, in order; the oldest is forgotten first."""
 
     moments: list[Moment] = field(default_factory=list)
+    lanes: dict[str, list[Moment]] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     version: int = 0
+    _known: set[Key] = field(default_factory=set)
 
     def note(self, found: Iterable[Moment]) -> None:
         """Write down what is not there yet."""
-        for moment in found:
-            if moment.at and not self._knows(moment):
-                insort(self.moments, moment)
-                self.version += 1
-        del self.moments[: max(len(self.moments) - MOST, 0)]
-
-    def _knows(self, moment: Moment) -> bool:
-        place = bisect_left(self.moments, moment)
-        return place < len(self.moments) and self.moments[place] == moment
+        fresh = {moment.key: moment for moment in found if moment.at and moment.key not in self._known}
+        if not fresh:
+            return
+        self.version += 1
+        self._known |= fresh.keys()
+        self.moments = sorted([*self.moments, *fresh.values()], key=_key)
+        forgotten = self.moments[: max(len(self.moments) - MOST, 0)]
+        del self.moments[: len(forgotten)]
+        self._known -= {each.key for each in forgotten}
+        touched = {each.lane for each in (*fresh.values(), *forgotten)}
+        self.lanes |= {lane: [each for each in self.moments if each.lane == lane] for lane in touched}
 
     def sample(self, taken: Sample) -> None:
         """How many chips are at work now. What is the same as before needs no further point."""
@@ -123,7 +139,7 @@ class Diary:
 
     def latest(self, count: int, lane: str = "") -> list[Moment]:
         """The last so many, the newest first; of one lane where that is named."""
-        return list(islice((each for each in reversed(self.moments) if lane in ("", each.lane)), count))
+        return list(islice(reversed(self.lanes.get(lane, []) if lane else self.moments), count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +156,14 @@ class Window:
     def place(self, at: datetime, width: float) -> float:
         """How far from the left."""
         return (at - self.begins).total_seconds() / self.seconds * width
+
+    def parts(self, moments: list[Moment], count: int) -> Iterator[tuple[int, list[Moment]]]:
+        """Moments, which are in order, by the equal parts of the time that they fall into; what comes after it is in the last."""
+        edges = [clock.rfc3339(self.begins + (self.ends - self.begins) * (number / count)) for number in range(count)]
+        starts = [bisect_left(moments, edge, key=lambda each: each.at) for edge in edges]
+        for number, (start, end) in enumerate(pairwise([*starts, len(moments)])):
+            if start < end:
+                yield number, moments[start:end]
 
 
 def window(diary: Diary, now: datetime, hours: float = 0.0) -> Window:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.catalog import labels
@@ -80,6 +81,7 @@ class Host:
         return f"{who} {what}{f': {self.message}' if self.message else ''}"
 
 
+@lru_cache(maxsize=65_536)
 def in_order(name: str) -> tuple[tuple[int, int | str], ...]:
     """Names as people count: host-2 before host-10."""
     return tuple((0, int(part)) if part.isdigit() else (1, part) for part in _numbers(name) if part)

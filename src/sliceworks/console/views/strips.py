@@ -68,16 +68,11 @@ def _steps(places: list[float], shares: list[float]) -> str:
 
 def _lane(diary: Diary, shown: Window, lane: str, top: float) -> str:
     """How much happened in each small part of the time: what went wrong stands out, in colour and as a full bar."""
-    counts: dict[int, list[Moment]] = {}
-    begins = shown.begins.isoformat()[:19]
-    for moment in diary.moments:
-        if moment.lane == lane and moment.at >= begins:
-            place = int(shown.place(datetime.fromisoformat(moment.at), _BINS))
-            counts.setdefault(min(max(place, 0), _BINS - 1), []).append(moment)
-    most = max((len(each) for each in counts.values()), default=1)
+    counts = list(shown.parts(diary.lanes.get(lane, []), _BINS))
+    most = max((len(each) for _, each in counts), default=1)
     wide = (_WIDTH - _LEFT) / _BINS
     bars = [f'<text class="sw-lane" x="0" y="{top + 16:g}">{lane}</text>']
-    for place, moments in counts.items():
+    for place, moments in counts:
         bad = any(each.tone == "bad" for each in moments) or lane == "faults"
         tall = (_LANE - 6) * (1.0 if bad else 0.25 + 0.75 * len(moments) / most)
         told = escape(_spoken(moments))
