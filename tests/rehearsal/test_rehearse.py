@@ -12,11 +12,11 @@ from sliceworks.rehearsal import documents
 from sliceworks.rehearsal.rehearse import rehearse
 from sliceworks.rehearsal.standing import standing
 
-PLATFORM = Path(__file__).parents[2] / "examples" / "platform"
+MANIFESTS = Path(__file__).parents[2] / "examples" / "manifests"
 
 
-def test_the_example_platform_is_taken_whole() -> None:
-    done = rehearse(documents.read(PLATFORM))
+def test_the_example_manifests_are_taken_whole() -> None:
+    done = rehearse(documents.read(MANIFESTS))
     assert [outcome.reason for outcome in done.refused] == []
     assert {outcome.result for outcome in done.outcomes} == {"created"}
     assert len(done.outcomes) == 32
@@ -31,7 +31,7 @@ def test_the_example_platform_is_taken_whole() -> None:
 def test_one_seed_gives_one_course_of_events(capsys: pytest.CaptureFixture[str]) -> None:
     printed = []
     for _ in range(2):
-        assert main.run(["rehearse", str(PLATFORM), "--seed", "7", "--for", "1h"]) == 0
+        assert main.run(["rehearse", str(MANIFESTS), "--seed", "7", "--for", "1h"]) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
     assert printed[0].startswith("TIME       WHAT      OBJECT")
