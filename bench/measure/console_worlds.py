@@ -248,8 +248,8 @@ class BigWorld:
     def change(self) -> Iterator[Put]:
         """Something happens: a pod is restarted, or a job ends and its slice goes to the next that waits."""
         running = [job for job in self.jobs if job.state == "running"]
-        job = self._random.choice(running)
-        if self._random.random() < 0.97:
+        job = self._random.choice(running or [job for job in self.jobs if job.state != "queued"])
+        if not running or self._random.random() < 0.97:
             yield PODS, self.pod(job, self._random.randrange(_HOSTS), restarts=self._random.randrange(1, 9))
             return
         following = next((each for each in self.jobs if each.state == "queued"), None)

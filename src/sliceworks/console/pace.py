@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from sliceworks.console.tables import Changes, Feed
 
+_LATEST = 2.0  # seconds: however long it takes, it is drawn after so many
 _SHARE = 8  # an eighth of the time is spent on drawing one page at most
 
 
@@ -33,4 +34,4 @@ class Pace:
     def draw(self, changes: Changes) -> None:
         began = clock.effort()
         self._redraw(changes)
-        self._drawn, self._pause = clock.loop_time(), _SHARE * (clock.effort() - began)
+        self._drawn, self._pause = clock.loop_time(), min(_SHARE * (clock.effort() - began), _LATEST)

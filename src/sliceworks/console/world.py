@@ -37,6 +37,7 @@ T = TypeVar("T")
 _LOOK_EVERY = 2.0  # seconds between looks whether the cluster still answers
 _PATIENCE = 5.0
 _RECKON_EVERY = 0.5  # seconds between two reckonings of one view, whoever asks
+_LATEST = 3.0  # seconds: however long it takes, pages are not older
 _SHARE = 10  # a view that takes long is reckoned less often: a tenth of the time is spent on it at most
 
 
@@ -96,7 +97,7 @@ class World:
             return made
         began = clock.effort()
         made = view(self)
-        pause = max(_RECKON_EVERY, _SHARE * (clock.effort() - began))
+        pause = min(max(_RECKON_EVERY, _SHARE * (clock.effort() - began)), _LATEST)
         self._views[view] = (moment + pause, versions, made)
         return made
 
