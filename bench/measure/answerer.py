@@ -1,21 +1,39 @@
 """A server that does as little as a server can: it answers every request at once, or with so many pieces, so far apart.
 
-python -m bench.measure.answerer PIECES SECONDS_BETWEEN
+    python -m bench.measure.answerer PIECES SECONDS_BETWEEN
+
+It knows when each request came, and so can tell what a client really sent: GET /arrivals gives the moments since it was last asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from array import array
+from time import perf_counter
 from typing import cast
 
 import httptools
 import uvloop
 
-_WHOLE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+_CHAT = (
+    b'{"id":"bench","object":"chat.completion","created":1,"model":"bench",'
+    b'"choices":[{"index":0,"message":{"role":"assistant","content":"word"},"finish_reason":"stop"}]}'
+)
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-_PIECE = b'data: {"choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
+_PIECE = (
+    b'data: {"id":"bench","object":"chat.completion.chunk","created":1,"model":"bench",'
+    b'"choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n'
+)
 _LAST = b"data: [DONE]\n\n"
+
+
+def _whole(body: bytes, kind: bytes = b"application/json") -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s" % (kind, len(body), body)
+
+
+_WHOLE = _whole(_CHAT)
+_ARRIVALS = array("d")
 
 
 def _chunk(data: bytes) -> bytes:
@@ -29,6 +47,7 @@ class Connection(asyncio.Protocol):
         self._pieces, self._gap = pieces, gap
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
+        self._asks = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by birth
@@ -36,8 +55,16 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
 
+    def on_url(self, url: bytes) -> None:
+        self._asks = url == b"/arrivals"
+
     def on_message_complete(self) -> None:
         assert self._transport is not None
+        if self._asks:
+            self._transport.write(_whole(_ARRIVALS.tobytes(), b"application/octet-stream"))
+            del _ARRIVALS[:]
+            return
+        _ARRIVALS.append(perf_counter())
         if not self._pieces:
             self._transport.write(_WHOLE)
             return

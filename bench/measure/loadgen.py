@@ -1,11 +1,9 @@
-"""What bench/loadgen.py measures with: runs of ours, of stock Locust and of wrk, and reports on rows that nobody had to send."""
+"""What bench/loadgen.py measures with: runs of ours, and reports on rows that nobody had to send."""
 
 from __future__ import annotations
 
 import os
-import re
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
 from sliceworks.base import clock
 from sliceworks.loadtest import merging, plans, results, rows
@@ -23,18 +20,10 @@ from sliceworks.loadtest.running import Outcome, Run
 from sliceworks.specs.load_test import LoadTestSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
 USERS = 16
-_STOCK = """
-from locust import FastHttpUser, task, constant
-class Asker(FastHttpUser):
-    wait_time = constant(0)
-    @task
-    def ask(self):
-        self.client.post("/x", data="hello")
-"""
 
 
 @contextmanager
@@ -79,53 +68,42 @@ def closed(url: str, seconds: float) -> float:
     return float(run["summary"]["requestsPerSecond"])
 
 
-def stock(url: str, seconds: float) -> float:
-    """The same from Locust's own FastHttpUser."""
-    with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        file = Path(folder) / "locustfile.py"
-        file.write_text(_STOCK)
-        command = [
-            sys.executable,
-            "-m",
-            "locust",
-            "-f",
-            str(file),
-            "--headless",
-            "--host",
-            url,
-            "--users",
-            str(USERS),
-            "--spawn-rate",
-            "1000",
-        ]
-        command += ["--run-time", f"{max(round(seconds), 1)}s", "--json", "--loglevel", "ERROR"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        (found,) = orjson.loads(done.stdout)
-        return float(found["num_requests"]) / seconds
+def held(run: dict[str, Any]) -> bool:
+    """Whether nearly all left, nearly all of them on time."""
+    summary = run["summary"]
+    good = summary["delivery"]["rateSent"] * (1 - summary["errorRate"]) / summary["delivery"]["rateAsked"]
+    return bool(good >= 0.99 and summary["times"]["delay"]["p99"] <= 0.005)
 
 
-def wrk(url: str, seconds: float) -> float | None:
-    """The same from wrk, written in C; None where it is not installed."""
-    program = shutil.which("wrk")
-    if program is None:
-        return None
-    command = [program, "-t1", f"-c{USERS}", f"-d{max(round(seconds), 1)}s", f"{url}/x"]
-    found = re.search(r"Requests/sec:\s+([0-9.]+)", subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return float(found[1]) if found else None
+def highest(run: Callable[[float], dict[str, Any]], first: float, steps: int) -> float:
+    """The highest of some rates, each half as much again as the one before, at which requests still leave on time."""
+    best = 0.0
+    for step in range(steps):
+        rate = round(first * 1.5**step)
+        if not held(run(rate)):
+            break
+        best = rate
+    return best
 
 
-def reported(count: int) -> tuple[float, float]:
+def memory(url: str, rate: float, seconds: float) -> float:
+    """Bytes that a sender's memory grows by with each request."""
+    command = [sys.executable, "-m", "bench.measure.growing", url, str(rate), str(seconds)]
+    return float(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+
+
+def reported(count: int, pieces: int = 0) -> tuple[float, float]:
     """Seconds and megabytes that the tables, the figures and the page of so many rows take, in a process of their own."""
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        _invent(Path(folder), count)
+        _invent(Path(folder), count, pieces)
         command = [sys.executable, "-m", "bench.measure.loadgen", folder, str(count)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         seconds, megabytes = map(float, done.stdout.split())
         return seconds, megabytes
 
 
-def _invent(folder: Path, count: int) -> None:
-    """Rows as a sender would have left them: a thousand a second, and lognormal times."""
+def _invent(folder: Path, count: int, pieces: int = 0) -> None:
+    """Rows as a sender would have left them: a thousand a second, and lognormal times; so many pieces each."""
     random = np.random.default_rng(1)
     found = np.zeros(count, rows.DTYPE)
     found["number"] = np.arange(count)
@@ -134,8 +112,10 @@ def _invent(folder: Path, count: int) -> None:
     found["first_byte"] = found["first_token"] = found["sent"] + (random.lognormal(-3, 0.5, count) * 1e9).astype(np.int64)
     found["ended"] = found["first_token"] + (random.lognormal(-1, 0.5, count) * 1e9).astype(np.int64)
     found["tokens_in"], found["tokens_out"], found["status"] = 30, 100, 200
+    found["pieces"], found["pieces_from"] = pieces, np.arange(count) * pieces
     found.tofile(folder / "worker-0.rows")
-    (folder / "worker-0.pieces").touch()
+    gaps = random.lognormal(-4, 0.3, (count, pieces)) * 1e6
+    np.cumsum(gaps, axis=1).astype(np.uint32).tofile(folder / "worker-0.pieces")
 
 
 def _report(folder: Path, count: int) -> None:
