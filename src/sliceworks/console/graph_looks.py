@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 DEFINITIONS = names.GRAPH_DEFINITION
 _HIDDEN = ("data", "stringData")
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MOST_GRAPHS = 200
 
 
@@ -93,4 +94,6 @@ def shown(obj: Object) -> str:
     whole = {**obj, "metadata": metadata}
     if obj.get("kind") == "Secret":
         whole |= {name: dict.fromkeys(obj[name], "not shown") for name in _HIDDEN if isinstance(obj.get(name), dict)}
+        # kubectl keeps all that was applied there, too.
+        metadata["annotations"] = {name: text for name, text in (metadata.get("annotations") or {}).items() if name != _APPLIED}
     return yamls.dump(whole)
