@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import collector
 from sliceworks.base.errors import SliceworksError
+from sliceworks.console.fleet import fleet_of
 from sliceworks.console.views import overview
 
 if TYPE_CHECKING:
@@ -105,9 +106,11 @@ async def serve(console: Console, door: Door, *, names: Iterable[str] = (), read
 
 
 async def _warm(world: World) -> None:
-    """When everything is read: have the first page ready for whoever comes, and leave what was read alone."""
+    """When everything is read: have pages of many rows ready for whoever comes, and leave what was read alone."""
     await world.settled(_READING)
     world.once(overview.overview, *overview.KINDS)
+    await asyncio.sleep(0)
+    fleet_of(world).all()
     collector.spare_what_is_there()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sliceworks.console.fleet import KINDS, fleet_of
-from sliceworks.console.kinds import NAMESPACES, NODES
+from sliceworks.console.kinds import NAMESPACES
 from sliceworks.console.nodes import button, choice, drawing, el, empty, heading, link, search, warning
 from sliceworks.console.registry import page_of
 from sliceworks.console.views import drawings
@@ -40,13 +40,12 @@ def slices_page(here: Here) -> None:
     shown = _Shown(Wanted.read(here.query))
 
     def draw() -> list[Node]:
-        trouble = here.world.table(NODES).trouble
         found = fleet.all()
         picked = [each for each in found if shown.wanted(each)]
         shown.page = min(shown.page, max(len(picked) - 1, 0) // PAGE)
         return [
             heading("Slices", el("span", _counted(len(found)), cls="lead")),
-            *([warning(trouble)] if trouble else []),
+            *map(warning, here.world.troubles(*KINDS)),
             *(nodes(found, picked, shown.wanted, shown.page) if found else [_nothing()]),
         ]
 
