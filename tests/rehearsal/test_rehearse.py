@@ -41,7 +41,7 @@ def test_what_is_refused_is_told_with_its_place(tmp_path: Path, capsys: pytest.C
     (tmp_path / "a.yaml").write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Wrong}\n"
         "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: right}\n"
-        "---\napiVersion: example.com/v1\nkind: Unknown\nmetadata: {name: x}\n"
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: missing}\n"
     )
     assert main.run(["rehearse", str(tmp_path), "--quiet", "-o", "json"]) == 1
     out, err = capsys.readouterr()
@@ -50,11 +50,11 @@ def test_what_is_refused_is_told_with_its_place(tmp_path: Path, capsys: pytest.C
         ("right", "created"),
         ("x", "refused"),
     ]
-    wrong, unknown = err.splitlines()
+    wrong, missing = err.splitlines()
     assert wrong.startswith(
         f'refused: {tmp_path}/a.yaml:1: ConfigMap/Wrong: ConfigMap "Wrong" is invalid: metadata.name: Invalid value'
     )
-    assert unknown.endswith('Unknown/x: no matches for kind "Unknown" in version "example.com/v1"')
+    assert missing.endswith('ConfigMap/x: namespaces "missing" not found')
 
 
 def test_nothing_to_rehearse_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def load_path(path: Path, *, deep: bool = False) -> list[Document]:
     `deep` looks into the folders of a folder too, but not into hidden ones.
     """
     documents: list[Document] = []
-    for file in _files(path, deep):
+    for file in files(path, deep=deep):
         try:
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
@@ -85,11 +85,12 @@ def dump_all(values: list[Any]) -> str:
     return text
 
 
-def _files(path: Path, deep: bool) -> list[Path]:
+def files(path: Path, *, deep: bool = False) -> list[Path]:
+    """A file, or the files of documents in a folder, in order of their names; links that lead nowhere are among them."""
     if not path.is_dir():
         return [path]
     found = path.rglob("*") if deep else path.iterdir()
-    wanted = (file for file in found if file.suffix in {".yaml", ".yml", ".json"} and file.is_file())
+    wanted = (file for file in found if file.suffix in {".yaml", ".yml", ".json"} and not file.is_dir())
     return sorted(file for file in wanted if not any(part.startswith(".") for part in file.relative_to(path).parts[:-1]))
 
 

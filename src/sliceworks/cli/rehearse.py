@@ -13,6 +13,7 @@ from sliceworks.cli.output import Report, show
 from sliceworks.cli.rehearse_end import finish, report_options
 
 if TYPE_CHECKING:
+    from sliceworks.base.errors import InvalidDocument
     from sliceworks.rehearsal.rehearse import Outcome, Rehearsal
     from sliceworks.specs.scenario import Scenario
 
@@ -57,10 +58,13 @@ def rehearse(
     as expected.
     """
     from sliceworks.cli import rehearse_day
+    from sliceworks.rehearsal.checking import everything
     from sliceworks.rehearsal.course import program
     from sliceworks.rehearsal.drill import EVERY
 
     skipped = rehearse_day.skipped(only, skip)
+    if wrong := everything.problems(folder):
+        return _all_wrong(wrong)
     killing = drill_every or (EVERY if drill else None)
     found = program.read(folder)
     scenario = found.scenario
@@ -74,6 +78,17 @@ def rehearse(
     if output != "table":
         rehearse_day.show_record(day, output)
     return finish(day, report, open_it=open_it, words=output == "table")
+
+
+def _all_wrong(wrong: list[InvalidDocument]) -> int:
+    """Tell everything that is wrong with the documents; nothing has begun."""
+    for each in wrong:
+        click.echo(f"error: {' '.join(each.message.split())}", err=True)
+        if each.hint:
+            click.echo(f"hint: {' '.join(each.hint.split())}", err=True)
+    if len(wrong) > 1:
+        click.echo(f"{len(wrong)} problems; nothing was started", err=True)
+    return 1
 
 
 def _apply(folder: Path, scenario: Scenario | None, output: str, **how: Any) -> int:

@@ -36,14 +36,14 @@ def arranged(written: list[Document], folder: Path) -> list[Document]:
     documents += _services(documents, [document for document in written if _is_service(document)])
     seen: dict[tuple[str, str, str, str], Document] = {}
     for document in documents:
-        identity = _identity(document)
-        if identity in seen:
+        own = identity(document)
+        if own in seen:
             raise InvalidDocument(
                 f"{document.name} is written twice",
                 place=document.place("metadata", "name"),
-                hint=f"first in {seen[identity].place()}",
+                hint=f"first in {seen[own].place()}",
             )
-        seen[identity] = document
+        seen[own] = document
     return sorted(documents, key=_rank)
 
 
@@ -67,9 +67,9 @@ def _services(written: list[Document], services: list[Document]) -> list[Documen
         return []
     from sliceworks.rehearsal import models
 
-    known = {_identity(document) for document in written}
+    known = {identity(document) for document in written}
     common = ("Namespace", "ServiceAccount")
-    return [each for each in models.compiled(services) if each.data["kind"] not in common or _identity(each) not in known]
+    return [each for each in models.compiled(services) if each.data["kind"] not in common or identity(each) not in known]
 
 
 def scenario(path: Path) -> Scenario | None:
@@ -87,7 +87,8 @@ def is_scenario(document: Document) -> bool:
     return document.data.get("kind") == "Scenario" and str(document.data.get("apiVersion", "")).startswith("sliceworks.dev/")
 
 
-def _identity(document: Document) -> tuple[str, str, str, str]:
+def identity(document: Document) -> tuple[str, str, str, str]:
+    """Group, kind, namespace and name; InvalidDocument where one is missing."""
     data = document.data
     for field in ("apiVersion", "kind"):
         if not isinstance(data.get(field), str) or not data[field]:
