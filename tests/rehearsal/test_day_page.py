@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from tests.support.eventful_days import eventful_day
 from tests.support.large_days import large_day
 
+from sliceworks.base.pages import file
 from sliceworks.rehearsal.day import figures
 from sliceworks.rehearsal.day.page import render
 from sliceworks.rehearsal.day.record import Check, Day, Incident, Series, Step
@@ -171,3 +173,34 @@ def test_a_day_without_anything_has_a_page(day: Day) -> None:
 def test_pages_stay_small() -> None:
     assert len(render(eventful_day()).encode()) < 200_000
     assert len(render(large_day(1000)).encode()) < 5_000_000
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_can_be_read_in_both_colour_schemes() -> None:
+    style = f"{file('sliceworks.base.pages', 'page.css')}{file('sliceworks.rehearsal.day', 'page.css')}"
+    blocks = re.findall(r"(@media \(prefers-color-scheme: dark\) \{ )?:root \{([^}]*)\}", style)
+    light: dict[str, str] = {}
+    dark: dict[str, str] = {}
+    for is_dark, block in blocks:
+        if "print" not in block and "--text: #000000" not in block:
+            (dark if is_dark else light).update(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+    for scheme in (light, {**light, **dark}):
+        for words in ("text", "soft", "good", "bad"):
+            for ground in ("back", "raised", "chip"):
+                assert contrast(scheme[words], scheme[ground]) >= 4.5, (words, ground)
+        assert contrast(scheme["text"], scheme["lit"]) >= 4.5
+        for bar in ("run", "live", "step"):
+            assert contrast("#ffffff", scheme[bar]) >= 4.5, bar
+            assert contrast(scheme[bar], scheme["back"]) >= 3, bar
+        for layer in ("c0", "c1", "c2", "c3", "c4"):
+            assert contrast(scheme[layer], scheme["back"]) >= 3, layer

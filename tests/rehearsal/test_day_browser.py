@@ -1,0 +1,103 @@
+"""The page of a day in a real browser: drawn without an error or a look at the network, and steered by keys alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.eventful_days import eventful_day
+from tests.support.large_days import large_day
+
+from sliceworks.rehearsal.day.page import render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.browsers import Visit
+
+    from sliceworks.rehearsal.day.record import Day
+
+pytestmark = [pytest.mark.real, pytest.mark.long(10)]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Visit]]:
+    """Opens the page of a day."""
+    from playwright.sync_api import sync_playwright
+    from tests.support.browsers import Visit, chromium
+
+    folder: Path = tmp_path_factory.mktemp("pages")
+    program = chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+
+        def open_page(day: Day, width: int = 1280, **how: Any) -> Visit:
+            file = folder / f"{day.name}.html"
+            file.write_text(render(day), encoding="utf-8")
+            visit = Visit(browser.new_context(viewport={"width": width, "height": 900}, **how))
+            visit.page.goto(file.as_uri())
+            return visit
+
+        yield open_page
+        browser.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (420, "dark")])
+def test_everything_is_drawn(opened: Callable[..., Visit], width: int, scheme: str) -> None:
+    visit = opened(eventful_day(), width, color_scheme=scheme)
+    page = visit.page
+    assert page.locator(".board .row").count() >= 15
+    assert page.locator(".ruler .mark").count() == 4
+    assert page.locator(".plot .layer").count() == 3
+    page.get_by_label("type of chip").check()
+    assert "nvidia-l4" in page.locator("#chips .legend").last.inner_text()
+    # Nothing is wider than the window.
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    visit.was_good()
+    visit.context.close()
+
+
+def test_keys_alone_lead_through_the_time_line(opened: Callable[..., Visit]) -> None:
+    visit = opened(eventful_day())
+    page, heard = visit.page, visit.page.locator(".heard")
+    page.locator(".board").focus()
+    for key in ("ArrowDown", "End", "Home"):
+        page.keyboard.press(key)
+    assert heard.inner_text() == "The platform, 7 rows, open"
+    for _ in range(9):
+        page.keyboard.press("ArrowDown")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    assert heard.inner_text().startswith(
+        "llama-70b: preempted, waiting again, 10:30:00 to 11:20:00, 50 min, preempted by urgent-eval"
+    )
+    assert page.locator(".card").is_visible()
+    page.keyboard.press("Enter")
+    assert page.evaluate("() => document.querySelector('.ruler text').textContent") >= "09:30"
+    page.keyboard.press("0")
+    page.wait_for_function("() => document.querySelector('.ruler text').textContent === '08:00'")
+    visit.was_good()
+    visit.context.close()
+
+
+def test_what_went_wrong_leads_to_its_place(opened: Callable[..., Visit]) -> None:
+    visit = opened(eventful_day())
+    visit.page.get_by_role("button", name="08:51:40 on the time line").click()
+    visit.page.wait_for_function("() => document.querySelectorAll('.ruler .mark').length === 1")
+    assert visit.page.locator(".board").evaluate("board => board === document.activeElement")
+    visit.was_good()
+    visit.context.close()
+
+
+def test_a_thousand_jobs_are_drawn_a_screen_at_a_time(opened: Callable[..., Visit]) -> None:
+    visit = opened(large_day())
+    page = visit.page
+    page.locator("#filter").fill("team-3")
+    page.wait_for_function("() => document.querySelectorAll('.board .row').length > 10")
+    assert page.locator(".board .row").count() < 100
+    page.locator("#filter").fill("train-0777")
+    page.wait_for_function("() => document.querySelectorAll('.board .row').length <= 2")
+    assert "train-0777" in (page.locator(".board .row .name").first.text_content() or "")
+    visit.was_good()
+    visit.context.close()
