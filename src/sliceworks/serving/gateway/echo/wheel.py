@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _TOGETHER = 0.0002
 """What is due within this is done at once: a timer of its own would cost more than it is early."""
+_IN_A_ROW = 32
+"""So many at most before others have their turn: who is behind would else write in ever longer bursts and read nothing."""
 
 
 class Wheel:
@@ -51,18 +53,22 @@ class Wheel:
         self._timer = None
         # A loop may come a millionth of a second early, and will not wait for that again.
         until = int(self._loop.time() / _TOGETHER + 0.01)
+        left = _IN_A_ROW
         try:
-            while self._moments and self._moments[0] <= until:
-                self._call(heapq.heappop(self._moments))
+            while left > 0 and self._moments and self._moments[0] <= until:
+                left -= self._call(heapq.heappop(self._moments), left)
         finally:
             if self._moments and self._timer is None:
                 self._arm(self._moments[0])
 
-    def _call(self, moment: int) -> None:
-        due = iter(self._due.pop(moment))
+    def _call(self, moment: int, most: int) -> int:
+        """Call so many of a moment's; returns how many that were. The others stay, and so do those behind one that fails."""
+        waiting = self._due.pop(moment)
+        due = iter(waiting[:most])
         try:
             for act in due:
                 act()
-        finally:  # one that fails does not hold up the others
-            for act in due:
+        finally:
+            for act in (*due, *waiting[most:]):
                 self.at((moment + 0.5) * _TOGETHER, act)
+        return min(most, len(waiting))
