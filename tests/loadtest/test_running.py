@@ -74,10 +74,8 @@ def test_both_sides_saw_the_same(tmp_path: Path) -> None:
         "FROM requests JOIN pieces USING (request) GROUP BY ALL"
     )
     known = [Known(each.number, each.came, tuple(each.pieces)) for each in done.golden.seen.values()]
-    schedule = done.plan.schedule.moments / 1e9
-    assert (
-        disagreements([Told(number, first, tuple(came), tokens) for number, first, came, tokens in told], known, schedule) == set()
-    )
+    told = [Told(number, first, tuple(came), tokens) for number, first, came, tokens in rows]
+    assert disagreements(told, known, done.plan.schedule.moments / 1e9) == set()
 
 
 def test_several_workers_share_exactly(tmp_path: Path) -> None:
