@@ -8,10 +8,13 @@ import pytest
 from tests.support import small_platforms
 
 from sliceworks.base.errors import InvalidDocument
+from sliceworks.rehearsal.course.aiming import aim, gateway
 from sliceworks.rehearsal.course.program import read
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from sliceworks.rehearsal.course.program import Program
 
 
 def test_objects_and_a_scenario_that_expects_nothing_are_no_day(tmp_path: Path) -> None:
@@ -46,15 +49,30 @@ def test_an_environment_for_terraform_is_checked_before_anything_is_made(tmp_pat
         read(folder)
 
 
-def test_a_load_test_needs_one_gateway(tmp_path: Path) -> None:
+def _load(folder: Path, text: str) -> Program:
+    (folder / "load.yaml").write_text(text)
+    return read(folder)
+
+
+def test_a_load_test_asks_the_gateway_of_the_folder(tmp_path: Path) -> None:
     folder = small_platforms.write(tmp_path / "a", load=True)
-    gateway, _, test = (folder / "load.yaml").read_text().partition("---")
-    (folder / "load.yaml").write_text(test)
-    with pytest.raises(InvalidDocument, match="a load test needs a Gateway beside it"):
-        read(folder)
-    (folder / "load.yaml").write_text("---".join((gateway, gateway.replace("front", "back"), test)))
+    front, _, test = small_platforms.LOAD.partition("---")
+    assert read(folder).load_tests
     with pytest.raises(InvalidDocument, match="is the second gateway"):
-        read(folder)
+        _load(folder, "---".join((front, front.replace("front", "back"), test)))
+    with pytest.raises(InvalidDocument, match=r"load.yaml:\d+: has no model parrot, which a load test asks for"):
+        _load(folder, "---".join((front.replace("name: parrot", "name: raven"), test)))
+
+
+def test_a_load_test_may_ask_a_model_service_of_the_folder(tmp_path: Path) -> None:
+    folder = small_platforms.write(tmp_path / "a", service=True)
+    test = small_platforms.LOAD.partition("---")[2].replace("  model: parrot\n", "").replace("  api: openai-chat\n", "")
+    found = _load(folder, test.replace("url: http://127.0.0.1:1", "modelService: {name: parrot}"))
+    [aimed] = aim(found.load_tests, found.services)
+    assert (aimed.spec.model, aimed.spec.api) == ("parrot", "openai-chat")
+    assert [model["name"] for model in gateway(found.gateways, [aimed])["spec"]["models"]] == ["parrot"]
+    with pytest.raises(InvalidDocument, match="there is no ModelService raven in this folder"):
+        _load(folder, test.replace("url: http://127.0.0.1:1", "modelService: {name: raven}"))
 
 
 def test_a_wrong_field_of_an_expectation_names_its_line(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 NODES, PODS = "/nodes", "/pods"
-_POOL = "cloud.google.com/gke-nodepool"
+POOL = "cloud.google.com/gke-nodepool"
 _KINDS = (labels.TPU, labels.GPU)
 
 
@@ -125,4 +125,4 @@ class Chips:
 def _machine(node: Object) -> tuple[str, str, int]:
     has, allocatable = node["metadata"].get("labels") or {}, (node.get("status") or {}).get("allocatable") or {}
     count = next((int(allocatable[kind]) for kind in _KINDS if allocatable.get(kind)), 0)
-    return chip_named(has), str(has.get(_POOL) or ""), count
+    return chip_named(has), str(has.get(POOL) or ""), count

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sliceworks.base import clock, collector
 from sliceworks.kube.client import Client
 from sliceworks.rehearsal.course import checks
+from sliceworks.rehearsal.course.aiming import aim, gateway
 from sliceworks.rehearsal.course.aside import aside
 from sliceworks.rehearsal.course.building import Builder
 from sliceworks.rehearsal.course.costs import costs
@@ -154,8 +155,13 @@ class _Course:
             await self._pass(client, steps)
         if self.program.load_tests and steps.wants(LOAD, "Test the gateway under load"):
             await self._load(steps)
-        if builder is not None and steps.wants(DESTROY, "Remove everything", "everything is kept" if self.options.keep else ""):
+        if builder is not None and steps.wants(DESTROY, "Remove everything", self._why_not_destroy()):
             await self._destroy(client, steps, builder)
+
+    def _why_not_destroy(self) -> str:
+        if ENVIRONMENT in self.options.skipped:
+            return "there is no environment"
+        return "everything is kept" if self.options.keep else ""
 
     def _builder(self, cluster: Cluster, client: Client) -> Builder | None:
         environment, folder = self.program.environment, self.program.folder
@@ -195,8 +201,9 @@ class _Course:
         async with steps.step(LOAD, "Test the gateway under load") as step:
             work = self.options.work / "load"
             work.mkdir()
-            bench = Bench(self.program.gateways[0], work, self.teller.said)
-            self.runs = await aside(lambda: bench.run(self.program.load_tests, self.program.folder), bench.stop)
+            tests = aim(self.program.load_tests, self.program.services)
+            bench = Bench(gateway(self.program.gateways, tests), work, self.teller.said)
+            self.runs = await aside(lambda: bench.run(tests, self.program.folder), bench.stop)
             step.told = _counted(len(self.runs), "load test")
 
     async def _destroy(self, client: Client, steps: Steps, builder: Builder) -> None:

@@ -13,23 +13,22 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, yamls
 from sliceworks.base.errors import SliceworksError, TimedOut
 from sliceworks.rehearsal.day.record import Check, LoadRun
-from sliceworks.specs import documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from sliceworks.base.yamls import Document
     from sliceworks.loadtest.listening import Progress
     from sliceworks.loadtest.running import Outcome, Run
-    from sliceworks.specs.load_test import LoadTest
+    from sliceworks.rehearsal.course.aiming import Aimed
 
 Object = dict[str, Any]
 _HOST = "127.0.0.1"
@@ -42,13 +41,14 @@ _SERVER = ("--ttft", "5ms", "--token-time", "1ms", "--quiet")
 class Bench:
     """A gateway of a document with servers behind it, and a folder for everything that they write."""
 
-    gateway: Document
+    gateway: Object
+    """The document."""
     work: Path
     report: Callable[[str], None]
     _ends: Callable[[], object] = lambda: None
     _stopped: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, tests: tuple[Document, ...], folder: Path) -> list[LoadRun]:
+    def run(self, tests: tuple[Aimed, ...], folder: Path) -> list[LoadRun]:
         """Run tests one after the other."""
         with ExitStack() as running:
             self.report("the gateway starts")
@@ -62,7 +62,7 @@ class Bench:
 
     def _start(self, running: ExitStack) -> str:
         """Servers for every model, and the gateway before them; returns its address."""
-        data: Object = yamls.load_all(yamls.dump(self.gateway.data), self.gateway.file)[0].data
+        data = deepcopy(self.gateway)
         models, server, front = data["spec"]["models"], _free_port(), _free_port()
         named = [part for model in models for part in ("--model", str(model["name"]))]
         started = [(running.enter_context(_process(self.work, "servers", "echo", "--port", str(server), *_SERVER, *named)), server)]
@@ -88,18 +88,17 @@ class Bench:
             logs = (line for name in ("servers", "gateway") for line in (self.work / f"{name}.log").read_text().splitlines())
             raise SliceworksError(f"the gateway did not start: {' / '.join(logs)[-300:] or 'it said nothing'}")
 
-    def _test(self, document: Document, folder: Path, url: str) -> LoadRun:
+    def _test(self, test: Aimed, folder: Path, url: str) -> LoadRun:
         from sliceworks.loadtest import merging, plans, results
         from sliceworks.loadtest.running import Run
 
-        test = cast("LoadTest", documents.read(document))
-        name, place = test.metadata.name, self.work / "load-tests" / test.metadata.name
+        name, place = test.name, self.work / "load-tests" / test.name
         place.mkdir(parents=True)
         plan = plans.make(test.spec, folder, url=url, key="")
         self.report(f"{name}: {plan.schedule.lasts:g} s of real time")
         outcome = clock.run(self._run(Run(plan, place, folder, lambda now: self._tell(name, now))))
         merging.merge(place)
-        return _kept(name, test, results.conclude(name, plan, outcome, place, {}))
+        return _kept(test, results.conclude(name, plan, outcome, place, {}))
 
     async def _run(self, run: Run) -> Outcome:
         self._ends = partial(asyncio.get_running_loop().call_soon_threadsafe, run.stop, "it was interrupted")
@@ -109,7 +108,7 @@ class Bench:
         self.report(f"{name}: {now.sent} requests sent, {now.ended} answered")
 
 
-def _kept(name: str, test: LoadTest, found: Object) -> LoadRun:
+def _kept(test: Aimed, found: Object) -> LoadRun:
     """What is kept of a run."""
     from sliceworks.loadtest.report import words
 
@@ -117,7 +116,7 @@ def _kept(name: str, test: LoadTest, found: Object) -> LoadRun:
     times = {key: {at: each[at] for at in _QUANTILES if each.get(at) is not None} for key, each in summary["times"].items()}
     kept = [Check(each["text"], words.found(each), bool(each["kept"])) for each in found["objectives"]]
     return LoadRun(
-        name,
+        test.name,
         "a gateway on this machine",
         test.spec.model,
         int(summary["requests"]),

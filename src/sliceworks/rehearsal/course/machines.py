@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 POOLS = "cloud.container/nodePools"
 _JOB, _SPACE = "google.com/tpu-provisioner-jobset-name", "google.com/tpu-provisioner-jobset-namespace"
+_MACHINE, _ZONE, _SPOT = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "cloud.google.com/gke-spot"
 _STOCKOUT = "GCE_STOCKOUT"
 
 
@@ -101,6 +102,17 @@ class Machines:
         if watched.spans.enter(at, status, str(body.get("statusMessage") or "") if status == "error" else "") and status == "error":
             life = watched.pool.life
             self.troubles.append(Trouble(at, life.name, life.job, life.zone, life.capacity, life.chip, code))
+
+
+def pool_of(at: float, name: str, node: Object) -> Pool:
+    """The pool that a node stands for which nobody made in the cloud: as far as its labels tell."""
+    has, allocatable = node["metadata"].get("labels") or {}, (node.get("status") or {}).get("allocatable") or {}
+    config: Object = {"machineType": has.get(_MACHINE, ""), "spot": has.get(_SPOT) == "true"}
+    if has.get(labels.GPU_ACCELERATOR):
+        config["accelerators"] = [
+            {"acceleratorType": has[labels.GPU_ACCELERATOR], "acceleratorCount": int(allocatable.get(labels.GPU) or 1)}
+        ]
+    return _born(at, name, {"config": config, "locations": [has.get(_ZONE, "")], "initialNodeCount": 1})
 
 
 def _born(at: float, name: str, body: Object) -> Pool:

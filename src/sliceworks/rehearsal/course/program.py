@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.rehearsal import documents
+from sliceworks.rehearsal.course.aiming import aim, gateway
 from sliceworks.specs import documents as specs
 from sliceworks.specs.documents import is_ours
 
@@ -57,7 +58,6 @@ def read(path: Path) -> Program:
     if with_terraform and len(environments) != 1:
         raise InvalidDocument(f"the scenario has Terraform make an environment, and there are {len(environments)}", place=str(path))
     apart = {kind: [each for each in written if is_ours(each) and each.data.get("kind") == kind] for kind in _APART}
-    _check_gateway(apart)
     rest = [each for each in written if not documents.is_scenario(each) and not any(each is one for one in environments)]
     found = Program(
         folder,
@@ -67,8 +67,9 @@ def read(path: Path) -> Program:
         tuple(documents.arranged([each for each in rest if not _is_apart(each)], folder)),
         *(tuple(apart[kind]) for kind in _APART),
     )
-    for each in (*found.services, *found.gateways, *found.load_tests):
+    for each in (*found.services, *found.gateways):
         specs.read(each)
+    gateway(found.gateways, aim(found.load_tests, found.services))
     return found
 
 
@@ -84,13 +85,3 @@ def _environment(document: Document) -> Environment:
     for finding in checks.check(environment, ()):
         raise InvalidDocument(finding.problem, place=document.place(*finding.path), hint=finding.remedy)
     return environment
-
-
-def _check_gateway(apart: dict[str, list[Document]]) -> None:
-    gateways: list[Any] = apart["Gateway"]
-    if len(gateways) > 1:
-        raise InvalidDocument("is the second gateway; one is rehearsed", place=gateways[1].place(), hint=gateways[0].place())
-    if apart["LoadTest"] and not gateways:
-        raise InvalidDocument(
-            "a load test needs a Gateway beside it, which is run for it", place=apart["LoadTest"][0].place(), hint="add a Gateway"
-        )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.rehearsal.course.blows import Blows
-from sliceworks.rehearsal.course.chips import NODES, PODS, Chips
+from sliceworks.rehearsal.course.chips import NODES, PODS, POOL, Chips
 from sliceworks.rehearsal.course.jobs import JOBSETS, WORKLOADS, Jobs
-from sliceworks.rehearsal.course.machines import POOLS, Machines
+from sliceworks.rehearsal.course.machines import POOLS, Machines, pool_of
 from sliceworks.rehearsal.course.things import Things
 from sliceworks.training.queues import TEAM
 
@@ -42,6 +42,12 @@ class Watch:
         """Whose a namespace is; one that is nobody's counts by its own name."""
         return self._teams.get(namespace, namespace)
 
+    def _know_pool(self, at: float, change: Change) -> None:
+        """Machines that were given have a pool too, of which the cloud knows nothing."""
+        pool = str((change.obj["metadata"].get("labels") or {}).get(POOL) or "")
+        if pool and pool not in self.pools:
+            self.pools[pool] = pool_of(at, pool, change.obj)
+
     def observe(self, change: Change) -> None:
         """See one change."""
         at, resource = self.now, change.resource
@@ -51,6 +57,7 @@ class Watch:
         elif resource == NODES:
             self.chips.see_node(at, change)
             self.blows.see_node(at, change)
+            self._know_pool(at, change)
         elif resource == POOLS:
             self.machines.see(at, change)
             if (pool := self.machines.find(change.name)) is not None:

@@ -1,0 +1,84 @@
+"""Whom load tests of a rehearsal ask: the gateway of the folder, or one for the models that they name. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from sliceworks.base.errors import InvalidDocument
+from sliceworks.specs import documents
+from sliceworks.specs.load_test import asked_wrongly
+from sliceworks.specs.model import API_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sliceworks.base.yamls import Document
+    from sliceworks.specs.load_test import LoadTest, LoadTestSpec
+    from sliceworks.specs.serving import ModelService
+
+Object = dict[str, Any]
+_THROUGH_A_GATEWAY = "openai-chat"
+
+
+@dataclass(frozen=True, slots=True)
+class Aimed:
+    """A load test of which API and model are known."""
+
+    name: str
+    spec: LoadTestSpec
+
+
+def aim(tests: Iterable[Document], services: Sequence[Document]) -> tuple[Aimed, ...]:
+    """Tests whose target is a service have what they leave out from its document, which is beside them."""
+    return tuple(_aimed(document, services) for document in tests)
+
+
+def gateway(written: Sequence[Document], tests: Iterable[Aimed]) -> Object:
+    """The gateway that is run for tests: the folder's own, which must know what they ask for, else one made for them."""
+    asked = list(dict.fromkeys(test.spec.model for test in tests if test.spec.model))
+    if len(written) > 1:
+        raise InvalidDocument("is the second gateway; one is rehearsed", place=written[1].place(), hint=f"see {written[0].place()}")
+    if not written:
+        models = [{"name": name, "backends": []} for name in asked]
+        return {"apiVersion": API_VERSION, "kind": "Gateway", "metadata": {"name": "rehearsal"}, "spec": {"models": models}}
+    models = written[0].data["spec"]["models"]
+    known = {name for model in models for name in (model["name"], *model.get("aliases", ()))}
+    for name in asked:
+        if name not in known:
+            raise InvalidDocument(f"has no model {name}, which a load test asks for", place=written[0].place("spec", "models"))
+    return written[0].data
+
+
+def _aimed(document: Document, services: Sequence[Document]) -> Aimed:
+    test = cast("LoadTest", documents.read(document))
+    spec, target = test.spec, test.spec.target.model_service
+    if target is not None:
+        service = _service(document, target.name or "", target.file, services)
+        spec = spec.model_copy(update={"api": _api(spec), "model": spec.model or _model(document, service)})
+    for problem in asked_wrongly(spec):
+        raise InvalidDocument(problem, place=document.place("spec"))
+    return Aimed(test.metadata.name, spec)
+
+
+def _api(spec: LoadTestSpec) -> str:
+    if "api" in spec.model_fields_set:
+        return spec.api
+    return "oip-infer" if spec.infer is not None else _THROUGH_A_GATEWAY
+
+
+def _service(test: Document, name: str, file: str, services: Sequence[Document]) -> ModelService:
+    for document in services:
+        if document.data["metadata"]["name"] == name or (file and document.file.endswith(file)):
+            return cast("ModelService", documents.read(document))
+    place = test.place("spec", "target", "modelService")
+    raise InvalidDocument(f"there is no ModelService {name or file} in this folder", place=place)
+
+
+def _model(test: Document, service: ModelService) -> str:
+    served = [each.name for each in service.spec.models]
+    if len(served) != 1:
+        raise InvalidDocument(
+            f"{service.metadata.name} serves {', '.join(served)}", place=test.place("spec", "target"), hint="say which: spec.model"
+        )
+    return served[0]
