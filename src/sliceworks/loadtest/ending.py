@@ -31,6 +31,8 @@ PROMPTS = "prompts.jsonl"
 """In a run's folder while it runs: prompts that came from a bucket."""
 TOKENIZER = "tokenizer.json"
 _PATIENCE = 30.0
+_NO_TEXTS = frozenset({"oip-infer", "http"})
+"""APIs whose answers are no texts, as far as is known here: there are no tokens to speak of."""
 BROKEN_OFF = "it broke off; this is what its senders had written by then"
 
 
@@ -82,7 +84,7 @@ def conclude(folder: Path, plan: Plan, outcome: Outcome) -> dict[str, Any]:
             merging.merge(folder)
         if plan.spec.tokens is not None:
             counting.count(folder, plan.prompts, counting.tokenizer(tokenizer_file(folder, plan.spec.tokens, Path(known.files))))
-        who = counting.who_counted(folder)
+        who = {} if plan.spec.api in _NO_TEXTS else counting.who_counted(folder)
         found = results.conclude(known.name, plan, outcome, folder, known.tags, tokens=who)
     except (OSError, duckdb.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]

@@ -82,7 +82,7 @@ class Run:
         master = await self._master() if workers > 1 else None
         try:
             self._senders = [await self._sender(index, master) for index in range(workers)]
-            ender = asyncio.create_task(self._end_when_told(master))
+            ender = asyncio.create_task(self._end_when_told())
             await asyncio.gather(*(self._follow(index, each) for index, each in enumerate(self._senders)))
             ender.cancel()
         finally:
@@ -117,10 +117,10 @@ class Run:
             self._listener.hear(index, orjson.loads(line))
         await sender.wait()
 
-    async def _end_when_told(self, master: tuple[asyncio.subprocess.Process, str] | None) -> None:
+    async def _end_when_told(self) -> None:
+        """Tell the senders alone: a master that goes first ends them at once, without the answers that are under way."""
         await self._listener.stopping.wait()
-        for each in (*self._senders, *([master[0]] if master else [])):
-            tell_stop(each)
+        await asyncio.gather(*map(ended, self._senders))
 
 
 def test_of(plan: Plan) -> dict[str, Any]:

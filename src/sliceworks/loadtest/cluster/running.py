@@ -99,7 +99,7 @@ class ClusterRun:
 
     async def _collect(self) -> list[Collector]:
         """Follow all senders to their end; end them when the test is to end."""
-        senders = [index for index in sorted(self._pods) if index or self._launch.pods == 1]
+        senders = self._senders()
         every = max(_EVERY, len(senders) / 50)
         collectors = [
             Collector(number, self._way(index), self._fate(index), self._folder, every) for number, index in enumerate(senders)
@@ -112,7 +112,7 @@ class ClusterRun:
         finally:
             for task in beside:
                 task.cancel()
-            await self._tell_all("/leave")
+            await self._tell(list(self._pods.values()), "/leave")
         return collectors
 
     async def _follow(self, collector: Collector) -> None:
@@ -146,15 +146,19 @@ class ClusterRun:
                 return
 
     async def _end_when_told(self) -> None:
+        """Tell the senders alone: a master that goes first ends them at once, without the answers that are under way."""
         await self._listener.stopping.wait()
-        await self._tell_all("/stop")
+        await self._tell([self._pods[index] for index in self._senders()], "/stop")
 
-    async def _tell_all(self, path: str) -> None:
+    def _senders(self) -> list[int]:
+        return [index for index in sorted(self._pods) if index or self._launch.pods == 1]
+
+    async def _tell(self, those: list[Object], path: str) -> None:
         async def tell(pod: Object) -> None:
             with suppress(SliceworksError):
                 await self._ask(pod, "POST", path)
 
-        await asyncio.gather(*(tell(each) for each in self._pods.values()))
+        await asyncio.gather(*map(tell, those))
 
     async def _keep_logs(self, found: list[Object]) -> None:
         """What lost pods wrote, as far as it can still be had."""

@@ -69,6 +69,7 @@ def _local(job: Job, _asked: argparse.Namespace) -> int:
 def _worker(job: Job, asked: argparse.Namespace) -> int:
     """A share of the work, when the master says so."""
     found = environment(job)
+    giving_up = gevent.spawn(_give_up_when_told)  # Locust tries for minutes to find a master
     runner = found.create_worker_runner(asked.host, asked.port)
 
     def begin(environment: Any, msg: Any) -> None:
@@ -77,6 +78,7 @@ def _worker(job: Job, asked: argparse.Namespace) -> int:
     runner.register_message(_BEGIN, begin)
     asker = clocks.Asker(runner)
     job.clock = asker.ask()
+    giving_up.kill()
     runner.send_message(_SET)
     return _follow(job, runner, asker)
 
@@ -162,6 +164,12 @@ def _free_port(host: str) -> int:
 def _until_told() -> None:
     """Return when stdin says stop, or when nobody is there any more to say it."""
     FileObject(sys.stdin.fileno(), "rb", close=False).readline()
+
+
+def _give_up_when_told() -> None:
+    """Before anything has begun there is nothing to keep."""
+    _until_told()
+    os._exit(0)
 
 
 def _say(what: dict[str, Any]) -> None:
