@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone"),
     pytest.mark.timeout(240),
+    pytest.mark.long(30),
 ]
 ECHO = "exec sliceworks gateway echo --quiet --host $POD_IP --port 8000 --model tiny --ttft 2ms --token-time 1ms"
 MODEL = f"""\

@@ -23,7 +23,7 @@ from sliceworks.loadtest.running import Locust, Run
 if TYPE_CHECKING:
     from sliceworks.loadtest.running import Outcome
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.long(50)]
 
 
 class Done:
