@@ -81,3 +81,10 @@ def test_errors_that_come_at_once_are_one_event(tmp_path: Path) -> None:
     assert found.after == pytest.approx(0.02)
     assert found.low <= 0 < found.high
     assert found.verdict == "same"
+
+
+def test_a_percentile_is_compared_where_enough_lies_beyond_it(tmp_path: Path) -> None:
+    found = by_name(compare(side(tmp_path / "a", 1), side(tmp_path / "b", 2)))
+    assert {"e2e p50", "e2e p90", "e2e p99"} <= set(found)
+    early = [Side(tmp_path / name, 0.0, 5.0) for name in ("a", "b")]
+    assert {"e2e p50", "e2e p90"} == {name for name in by_name(compare(*early)) if name.startswith("e2e")}

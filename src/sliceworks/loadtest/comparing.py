@@ -27,14 +27,9 @@ _DRAWS = 300
 _MOST = 50_000
 """Rows of a run that are drawn from: enough for a p99 with five hundred beyond it."""
 _STRETCHES = 40
-_FIGURES: tuple[tuple[str, float], ...] = (
-    ("ttft", 50.0),
-    ("ttft", 99.0),
-    ("tpot", 50.0),
-    ("tpot", 99.0),
-    ("e2e", 50.0),
-    ("e2e", 99.0),
-)
+_BEYOND = 10
+"""So many rows lie beyond a percentile, or it is one or two unlucky ones that are compared."""
+_FIGURES = tuple((measure, quantile) for measure in ("ttft", "tpot", "e2e") for quantile in (50.0, 90.0, 99.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +71,13 @@ class Side:
 
 
 def compare(before: Side, after: Side, *, matters: float = 0.05, seed: int = 0) -> list[Change]:
-    """All figures that both runs have."""
+    """All figures of which both runs have enough."""
     random = np.random.default_rng(seed)
     found = []
     with Table(before.folder, before.begins, before.ends) as one, Table(after.folder, after.begins, after.ends) as other:
         for measure, quantile in _FIGURES:
             values = [table.measure(measure)[1] for table in (one, other)]
-            if all(len(each) >= _STRETCHES for each in values):
+            if all(len(each) * (100 - quantile) / 100 >= _BEYOND for each in values):
                 found.append(_change(f"{measure} p{quantile:g}", values, quantile, matters, random))
         errors = [(~table.good).astype(np.float64) for table in (one, other)]
     if all(len(each) for each in errors):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sliceworks.loadtest.samples import Values
-from sliceworks.loadtest.tables import Table
+from sliceworks.loadtest.tables import TOKENS, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,17 +26,19 @@ _DRAWN = {"end to end": "e2e", "from sending": "service", "first token": "ttft"}
 
 
 def over_time(folder: Path, lasts: float, moments: Floats) -> dict[str, list[Any]]:
-    """By moments of the run: requests asked, sent and failed per second, and percentiles of those that were to leave then."""
+    """By moments of the run: requests asked, sent, answered and failed per second, tokens of those that ended then, and percentiles
+    of those that were to leave then."""
     step = max(round(lasts / _POINTS, 3), 0.25)
     with Table(folder) as table:
         edges = np.arange(np.floor(table.intended[-1] / step) + 2) * step if table.count else np.zeros(1)
-        rates = {"asked": moments, "sent": table.column("sent"), "failed": table.intended[~table.good]}
+        ended = table.column("ended")
+        rates = {"asked": moments, "sent": table.column("sent"), "answered": ended[table.good], "failed": ended[~table.good]}
         found: dict[str, list[Any]] = {"at": edges[:-1].tolist()}
         found |= {name: (np.histogram(values, edges)[0] / step).tolist() for name, values in rates.items() if len(edges) > 1}
         for measure, shown in (("e2e", ("p50", "p90", "p99")), ("ttft", ("ttft p50", "ttft p99"))):
             found |= _percentiles(*table.measure(measure), edges, shown)
-        tokens = np.nan_to_num(table.column("coalesce(tokens_out, 0)"))
-        found["tokens"] = (np.histogram(table.intended, edges, weights=tokens)[0] / step).tolist() if len(edges) > 1 else []
+        tokens = table.column(f"coalesce({TOKENS}, 0)")
+        found["tokens"] = (np.histogram(ended, edges, weights=tokens)[0] / step).tolist() if len(edges) > 1 else []
     return found
 
 

@@ -55,7 +55,7 @@ def _charts(run: dict[str, Any], times: dict[str, list[Any]], spread: dict[str, 
     charts: list[dict[str, Any]] = [
         {"title": "Latency over time, end to end", "x": "s", "y": "s", "logY": True, "series": lines("p50", "p90", "p99")},
         {"title": "First token over time", "x": "s", "y": "s", "logY": True, "series": lines("ttft p50", "ttft p99")},
-        {"title": "Requests per second", "x": "s", "y": "/s", "series": lines("asked", "sent", "failed")},
+        {"title": "Requests per second", "x": "s", "y": "/s", "series": lines("asked", "sent", "answered", "failed")},
         {"title": "Tokens per second", "x": "s", "y": "/s", "series": lines("tokens")},
         {
             "title": "Distribution of times",

@@ -63,6 +63,8 @@ def facts(run: dict[str, Any]) -> list[tuple[str, str]]:
     if summary["coalesced"] >= _COALESCED:
         share = f"{summary['coalesced']:.0%} of pieces came with the one before"
         found.append(("together", f"{share}: times between pieces say how they were sent, not how they were made"))
+    if any(stage.get("users") for stage in run["spec"]["stages"]):
+        found.append(("users", "wait for their answers: what a stall kept them from sending is in none of these times"))
     if clocks := run.get("clocks"):
         drift = f", and drifted by up to {time(clocks['drift'])}" if clocks["drift"] else ""
         known = f"set by one to within {time(clocks['uncertain'])}; their own were up to {time(clocks['apart'])} apart"
