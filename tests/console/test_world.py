@@ -14,6 +14,8 @@ from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError, Unreachable
 from sliceworks.console.kinds import EVENTS, JOBSETS, NODES, PODS, WORKLOADS
 from sliceworks.console.looking import looking_only
+from sliceworks.console.views.jobs import job_row
+from sliceworks.console.views.overview import overview
 from sliceworks.console.world import World
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Key, Resource
@@ -96,6 +98,23 @@ def test_rows_are_made_again_only_for_what_has_changed() -> None:
         assert made[200:] == [job.name]
 
     on_small(main)
+
+
+def test_an_odd_object_is_left_out_and_takes_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(small: Small) -> None:
+        ledger = small.world.ledger(JOBSETS, job_row)
+        assert len(ledger.rows()) == 20
+        odd = small.made.jobset(small.made.jobs[0])
+        small.put(STORED_JOBSETS, {**odd, "metadata": {**odd["metadata"], "name": "odd"}, "spec": {}})
+        await small.heard()
+        assert len(ledger.rows()) == 20
+        small.put(STORED_JOBSETS, {**odd, "spec": {}})
+        await small.heard()
+        assert len(ledger.rows()) == 19
+        assert overview(small.world).running > 0
+
+    on_small(main, jobs=20, slices=8)
+    assert "is left out" in caplog.text
 
 
 def test_a_view_is_reckoned_once_for_all_and_again_after_a_change() -> None:

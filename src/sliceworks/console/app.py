@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from sliceworks.base import collector
+from sliceworks.base import clock, collector
 from sliceworks.base.errors import SliceworksError
 from sliceworks.console.fleet import fleet_of
 from sliceworks.console.views import overview
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8710
 _READING = 120.0  # seconds that a cluster may take to be read
+_TIDY_EVERY = 600.0
 _GRACE = 2  # seconds that open pages have to end
 _MESSAGES = 200  # that a browser has missed are sent to it again
 _RECONNECT = 30.0  # seconds for which a browser that was away finds its page as it left it
@@ -93,7 +94,7 @@ async def serve(console: Console, door: Door, *, names: Iterable[str] = (), read
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, end)
     serving = asyncio.create_task(server.serve([door.listening]))
-    warming = asyncio.create_task(_warm(console.world), name="the first page")
+    warming = asyncio.create_task(_warm(console.world), name="what is ready and what is left")
     try:
         while not server.started and not serving.done():
             await asyncio.sleep(0.02)
@@ -106,12 +107,16 @@ async def serve(console: Console, door: Door, *, names: Iterable[str] = (), read
 
 
 async def _warm(world: World) -> None:
-    """When everything is read: have pages of many rows ready for whoever comes, and leave what was read alone."""
+    """When everything is read: have pages of many rows ready for whoever comes, and leave what was read alone. After that, clear
+    away now and then what pages that were closed have left."""
     await world.settled(_READING)
     world.once(overview.overview, *overview.KINDS)
     await asyncio.sleep(0)
     fleet_of(world).all()
     collector.spare_what_is_there()
+    while True:
+        await clock.sleep(_TIDY_EVERY)
+        collector.look_now()
 
 
 def _unsignalled(server: uvicorn.Server) -> uvicorn.Server:

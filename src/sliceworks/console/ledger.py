@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from sliceworks.console.tables import Table
     from sliceworks.kube.resources import Key, Object
 
+log = logging.getLogger(__name__)
 Row = TypeVar("Row")
 
 
@@ -30,7 +32,7 @@ class Ledger(Generic[Row]):
             self._seen = table.version
             for key in changed:
                 self._renew(key)
-            if len(self._rows) != len(table.store):
+            if len(self._rows) > len(table.store):
                 self._rows = {key: row for key, row in self._rows.items() if key in table.store}
         return self._rows
 
@@ -40,7 +42,13 @@ class Ledger(Generic[Row]):
         if obj is None:
             self.version += self._rows.pop(key, None) is not None
             return
-        row = self._make(obj)
+        try:
+            row = self._make(obj)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            # One odd object of somebody else's making must not take the page from all others.
+            log.warning("%s %s is left out: it is not as others of its kind are", self._table.resource.kind, key)
+            self.version += self._rows.pop(key, None) is not None
+            return
         if row != before:
             self._rows[key] = row
             self.version += 1
