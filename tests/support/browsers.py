@@ -50,6 +50,11 @@ def chromium() -> str:
     return found
 
 
+def pictures_wanted() -> bool:
+    """Whether this run is to make the pictures of the docs."""
+    return os.environ.get("SLICEWORKS_PICTURES") == "1"
+
+
 def apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run something on a loop in a thread of its own: beside a browser this one has a loop that runs already."""
     with ThreadPoolExecutor(1) as thread:
@@ -85,7 +90,7 @@ class Visit:
 
     def picture(self, name: str, *, full: bool = False) -> None:
         """Keep a picture for the docs, if this run is to make them: SLICEWORKS_PICTURES=1."""
-        if os.environ.get("SLICEWORKS_PICTURES") == "1":
+        if pictures_wanted():
             self.page.mouse.move(0, 0)
             taken = self.page.screenshot(full_page=full, animations="disabled")
             # Pages have few colours: a small palette is a third of the size.

@@ -36,7 +36,7 @@ SLICES = {
     "small": ("tpu-v5p-slice", "2x2x2", 2),
     "spare": ("tpu-v6e-slice", "2x4", 2),
 }
-_GRAPH = ROOT / "examples" / "graphs" / "web-application"
+_GRAPH = ROOT / "examples" / "graphs" / "gemma-on-tpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def live_twin(folder: Path) -> Iterator[LiveTwin]:
     """Everything at once. Its time runs a little faster: much faster, and probes of the model would give up too soon."""
     twin = LiveTwin(folder / "home", folder / "work")
     twin.work.mkdir()
-    twin.run("twin", "start", "--memory", "--speed", "4", "--processes", "-q")
+    twin.run("twin", "start", "--memory", "--speed", "4", "--processes", "--config-connector", "-q")
     ports = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
     controller = subprocess.Popen(
         [sys.executable, "-m", "sliceworks", "controller", "run", "graphs", "--twin", *ports],
@@ -100,6 +100,18 @@ def live_twin(folder: Path) -> Iterator[LiveTwin]:
         twin.run("twin", "stop", "-q")
 
 
+@contextmanager
+def made_environment(folder: Path, work: Path) -> Iterator[LiveTwin]:
+    """A twin with the environment of a folder's document."""
+    twin = LiveTwin(folder / "home", work)
+    twin.run("twin", "start", "--memory", "--speed", "60", "-q")
+    try:
+        twin.run("env", "apply", "--twin", "-y", "-q", "-f", str(work / "environment.yaml"))
+        yield twin
+    finally:
+        twin.run("twin", "stop", "-q")
+
+
 async def _fill(client: Client) -> None:
     for name in ("team-vision", "team-language"):
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -110,7 +122,7 @@ async def _fill(client: Client) -> None:
         await client.create(document.data)
     await client.create(_jobset("bert", "team-language", "torus", 16))
     await client.create(_jobset("vit", "team-vision", "flat", 4))
-    for file in ("definition.yaml", "instance.yaml"):
+    for file in ("definition.yaml", "day/10-administrator.yaml", "instance.yaml"):
         await _applied(client, _GRAPH / file)
 
 

@@ -133,20 +133,18 @@ def _facts(known: Known) -> Node:
 def _stage(known: Known, stage: StageView, picked: str) -> Node:
     read = known.read_at is not None
     count = f"{len(stage.things):,} resources" if read else "not read yet"
-    return el(
-        "button",
+    words = (
         el("b", stage.name),
         el("span", stage.title, cls="quiet"),
         el("span", count, cls="quiet"),
         state(stage.state, stage.tone) if read else state("unknown", "idle"),
-        cls="stage",
-        type="button",
-        role="listitem",
-        key=stage.name,
-        data_act=f"stage:{known.name}:{stage.name}",
-        aria_pressed=str(picked == stage.name).lower(),
-        disabled=not read,
     )
+    if not read:
+        return el("div", el("div", words, cls="stage"), role="listitem", key=stage.name)
+    pressed = str(picked == stage.name).lower()
+    act = f"stage:{known.name}:{stage.name}"
+    button = el("button", words, cls="stage", type="button", data_act=act, aria_pressed=pressed)
+    return el("div", button, role="listitem", key=stage.name)
 
 
 def _details(stage: StageView) -> Node:
