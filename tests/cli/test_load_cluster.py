@@ -14,6 +14,7 @@ import duckdb
 import orjson
 import pytest
 from tests.support.model_twins import model_twin
+from tokenizers import Tokenizer, models
 
 from sliceworks.base import clock, yamls
 from sliceworks.cli import connections, main
@@ -58,6 +59,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A model behind a gateway that asks for a key."""
     with model_twin(tmp_path_factory.mktemp("load")) as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLICEWORKS_GATEWAY_KEY", "mine")
+        in_cloud("POST", "/storage/v1/b?project=p", b'{"name": "loads"}')
+        put("prompts/two.jsonl", b'"one two"\n"three four five"\n')
+        put("tokenizer.json", TOKENIZER)
         (folder / "model.yaml").write_text(MODEL)
         assert main.run(["models", "deploy", "-f", str(folder / "model.yaml"), "-y", "--timeout", "60s", "--twin", "--quiet"]) == 0
         yield folder
@@ -104,13 +108,17 @@ def left_behind() -> list[str]:
 
 
 def test_a_model_service_is_found_by_its_name(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert load(document(tmp_path)) == 0, capsys.readouterr()
+    """Prompts and tokenizer come from a bucket here too; the server reports what the tokenizer would count."""
+    distant = {"prompts": {"file": "gs://loads/prompts/two.jsonl"}, "tokens": {"tokenizer": "gs://loads/tokenizer.json"}}
+    assert load(document(tmp_path, **distant)) == 0, capsys.readouterr()
     found = orjson.loads(capsys.readouterr().out)
     assert found["url"].startswith("http://127.")
-    assert found["summary"]["succeeded"] == 20
-    assert found["summary"]["tokensOut"] == 60
+    assert (found["summary"]["succeeded"], found["tokens"]["server"]) == (20, 20)
+    [folder] = (tmp_path / "runs").iterdir()
+    assert {each.name for each in folder.iterdir()} == {"run.json", "requests.parquet", "pieces.parquet", "senders.log"}
 
 
+TOKENIZER = Tokenizer(models.WordLevel({"[unknown]": 0}, unk_token="[unknown]")).to_str().encode()
 PODS = {"where": "cluster", "count": 2, "image": "load-worker:1", "cpu": "100m", "memory": "128Mi"}
 
 
@@ -125,6 +133,10 @@ def in_cloud(method: str, path: str, content: bytes = b"") -> bytes:
     return asyncio.run(ask())
 
 
+def put(name: str, content: bytes) -> None:
+    in_cloud("POST", f"/upload/storage/v1/b/loads/o?uploadType=media&name={name}", content)
+
+
 def rows(folder: Path) -> list[tuple[Any, ...]]:
     """How many requests each worker has, and how many are different."""
     with duckdb.connect() as connection:
@@ -135,9 +147,6 @@ def rows(folder: Path) -> list[tuple[Any, ...]]:
 
 def test_pods_send_and_their_rows_come_back(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Prompts come from a bucket, and results go into one."""
-    in_cloud("POST", "/storage/v1/b?project=p", b'{"name": "loads"}')
-    upload = "/upload/storage/v1/b/loads/o?uploadType=media&name=prompts/two.jsonl"
-    in_cloud("POST", upload, b'"one two"\n"three four five"\n')
     target, prompts = {"modelService": {"file": str(home / "model.yaml")}}, {"file": "gs://loads/prompts/two.jsonl"}
     kept = {"folder": str(tmp_path / "runs"), "bucket": "gs://loads/kept"}
     assert load(document(tmp_path, workers=PODS, target=target, prompts=prompts, results=kept)) == 0, capsys.readouterr()
@@ -156,6 +165,7 @@ def test_pods_send_and_their_rows_come_back(home: Path, tmp_path: Path, capsys: 
     ("fields", "problem"),
     [
         ({"prompts": {"file": "gs://nowhere/x.jsonl"}}, "gs://nowhere/x.jsonl: cannot be read: "),
+        ({"tokens": {"tokenizer": "gs://loads/prompts/two.jsonl"}}, "not a tokenizer: "),
         ({"results": {"bucket": "gs://nowhere/runs"}}, "gs://nowhere/runs: results cannot be put there: "),
         ({"target": {"modelService": {"name": "chet"}}}, "there is no model service 'chet' in default\nhint: did you mean chat?"),
         ({"model": "tinny"}, "chat does not serve 'tinny'"),

@@ -14,7 +14,7 @@ from tests.support.golden_server import Golden
 from tests.support.load_tests import spec
 
 from sliceworks.base import clock
-from sliceworks.loadtest import plans, running
+from sliceworks.loadtest import plans, running, texts
 from sliceworks.loadtest.cluster import keeper
 from sliceworks.loadtest.cluster.collecting import Collector
 from sliceworks.loadtest.cluster.keeper import Keeper
@@ -30,16 +30,17 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Pod:
-    """A keeper and the server that its sender asks for a minute, ten times a second."""
+    """A keeper and the server that its sender asks for a minute, ten times a second; nobody but us counts tokens."""
 
     def __init__(self, folder: Path, **told: Any) -> None:
-        self.golden, self.port, self.told = Golden(tokens=1), free_port(), told
+        self.golden, self.port, self.told = Golden(tokens=1, reports=False), free_port(), told
         self.config, self.data, self.here = (folder / name for name in ("config", "data", "here"))
         for each in (self.config, self.data, self.here):
             each.mkdir()
 
     def keeper(self) -> Keeper:
-        plan = plans.make(spec(target={"url": self.golden.url}, stages=[{"constant": 10, "for": "60s"}]), self.config)
+        asked = {"stages": [{"constant": 10, "for": "60s"}], "tokens": {"tokenizer": "elsewhere.json"}}
+        plan = plans.make(spec(target={"url": self.golden.url}, **asked), self.config)
         (self.config / "test.json").write_bytes(orjson.dumps({**running.test_of(plan), "csv": False, "web": 0, **self.told}))
         where = {"host": "127.0.0.1", "port": self.port, "master": "", "master_port": 0, "patience": 0.0}
         return Keeper(Namespace(config=self.config, data=self.data, **where), "word")
@@ -84,6 +85,7 @@ def test_a_pod_that_is_to_go_gives_out_all_it_measured(tmp_path: Path) -> None:
     assert (code, collector.lost, listener.came_to_its_end(0)) == (0, "", False)
     rows, _ = read(pod.here / "worker-0.rows")
     assert len(rows) == len(pod.golden.seen) < 100
+    assert [each.text for each in texts.read(pod.here / "worker-0.texts")] == ["word "] * len(rows)
 
 
 def test_a_test_that_nobody_follows_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
