@@ -55,17 +55,22 @@ class Drill:
     def __init__(self, every: float, seed: int) -> None:
         self.deaths: list[Death] = []
         self._every, self._random = every, Random(f"drill {seed}")
-        self._doomed, self._left = "", 0
-        self._struck = asyncio.Event()
+        self._doomed: frozenset[str] = frozenset()
+        self._left, self._struck = 0, ""
+        self._dying = asyncio.Event()
 
     async def between(self) -> None:
         """What every request to the cluster has to pass: who is to die now gets no further."""
-        if not self._doomed or acting.get() != self._doomed or _is_held():
+        who = acting.get()
+        if who == self._struck and who:
+            await _never()
+        if who not in self._doomed or _is_held():
             return
         self._left -= 1
         if self._left <= 0:
-            self._struck.set()
-            await asyncio.get_running_loop().create_future()
+            self._struck, self._doomed = who, frozenset()
+            self._dying.set()
+            await _never()
 
     @asynccontextmanager
     async def going_on(self, cluster: Cluster, others: Callable[[], Sequence[Mortal]]) -> AsyncIterator[None]:
@@ -81,26 +86,32 @@ class Drill:
         begin = clock.loop_time()
         while True:
             await clock.sleep(self._every * self._random.uniform(0.5, 1.5))
-            victim = self._random.choice([*mortals(cluster), *others()])
-            at_work = await self._caught(victim)
+            victim, at_work = await self._caught([*mortals(cluster), *others()])
             died = clock.loop_time()
             await victim.kill()
-            self._doomed = ""
+            self._struck = ""
             # Half of them are back at once, as a container is that is restarted; the others as one that has to be placed anew.
             await clock.sleep(self._random.choice((0.0, self._random.uniform(1.0, _DOWN))))
             await victim.revive()
             self.deaths.append(Death(victim.name, died - begin, clock.loop_time() - died, at_work))
 
-    async def _caught(self, victim: Mortal) -> bool:
-        """Wait until the victim is about to make some request; False when it makes none for a long time."""
-        self._struck.clear()
-        self._doomed, self._left = victim.name, self._random.randrange(1, _REQUESTS)
+    async def _caught(self, among: list[Mortal]) -> tuple[Mortal, bool]:
+        """Who is about to make some request: now one who was chosen, now whoever is at work. Somebody at rest, if nobody is."""
+        chosen = self._random.choice(among)
+        self._dying.clear()
+        doomed = self._random.choice(([chosen], among))
+        self._left, self._doomed = self._random.randrange(1, _REQUESTS), frozenset(each.name for each in doomed)
         try:
             async with asyncio.timeout(max(self._every, _PATIENCE)):
-                await self._struck.wait()
+                await self._dying.wait()
         except TimeoutError:
-            return False
-        return True
+            self._doomed = frozenset()
+            return chosen, False
+        return next(each for each in among if each.name == self._struck), True
+
+
+async def _never() -> None:
+    await asyncio.get_running_loop().create_future()
 
 
 def _is_held() -> bool:
