@@ -12,6 +12,8 @@ import pytest
 from tests.support import small_platforms
 from tests.support.interrupts import heeding
 
+from sliceworks.cli.main import run
+from sliceworks.rehearsal import homes
 from sliceworks.rehearsal.course.course import Options, rehearse_day
 from sliceworks.rehearsal.course.program import read
 from sliceworks.rehearsal.day.record import dumps
@@ -105,3 +107,42 @@ def _until(there: object) -> None:
 
     assert callable(there)
     assert clock.wait_until(lambda: bool(there()), 60)
+
+
+def test_an_environment_that_cannot_be_made_skips_what_needs_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "terraform"
+    broken.write_text("#!/bin/sh\necho 'Error: out of order' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("SLICEWORKS_TERRAFORM", str(broken))
+    day = _day(folder, tmp_path / "work", "load-test")
+    assert [(step.name, step.result) for step in day.steps] == [
+        ("environment", "failed"),
+        ("models", "skipped"),
+        ("day", "skipped"),
+        ("load-test", "skipped"),
+        ("destroy", "failed"),
+    ]
+    assert "out of order" in day.steps[0].told
+    assert day.steps[1].told == "the environment was not made"
+    assert not day.kept
+
+
+def test_a_day_that_is_kept_can_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
+    given = small_platforms.write(tmp_path / "given")
+    assert run(["rehearse", str(given), "--keep", "-o", "name"]) == 0
+    told = capsys.readouterr().err
+    try:
+        kubeconfig = str(homes.find("rehearsal").kubeconfig)
+        assert f"export KUBECONFIG={kubeconfig}" in told
+        assert "sliceworks twin stop --name rehearsal" in told
+        assert run(["train", "list", "-n", "vision", "--kubeconfig", kubeconfig, "-o", "name"]) == 0
+        assert capsys.readouterr().out.split() == ["jobset/slow", "jobset/urgent"]
+        assert run(["rehearse", str(given), "--keep", "--quiet"]) == 1
+        assert "a rehearsal that was kept is still running" in capsys.readouterr().err
+    finally:
+        assert run(["twin", "stop", "--name", "rehearsal", "--quiet"]) == 0
