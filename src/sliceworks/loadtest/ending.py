@@ -60,8 +60,8 @@ def noted(folder: Path, what: Note) -> Iterator[None]:
             yield
         finally:
             measured = any(each.stat().st_size for each in folder.glob("worker-*.rows")) or _merged(folder)
-            if not measured:
-                (folder / NOTE).unlink(missing_ok=True)  # there is nothing to recover
+            for each in () if measured else (NOTE, PROMPTS, TOKENIZER):  # there is nothing to recover
+                (folder / each).unlink(missing_ok=True)
 
 
 @contextmanager
