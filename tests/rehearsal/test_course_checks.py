@@ -84,6 +84,23 @@ def test_states_of_graphs_and_models() -> None:
     )
 
 
+def test_chips_of_a_team_and_in_all() -> None:
+    def chips(**more: Any) -> tuple[bool, str]:
+        return _found(a_day(), chips={"chip": "v5e", **more})
+
+    assert chips(team="language", at="1h", least=16) == (True, "16")
+    assert chips(team="language", at="8000s", least=16) == (False, "0")
+    assert chips(team="language", at="1m", most=0) == (True, "0")
+    assert chips(at="5h", least=16, most=16) == (True, "16")
+    assert chips(at="10h", least=1) == (False, "0")
+    assert chips(team="nobody", at="5h", least=1) == (False, "0")
+    assert check(_expect(chips={"chip": "v5e", "at": "1h", "least": 1, "most": 8}), a_day()).expected == (
+        "there are at least 1 and at most 8 v5e at 60m"
+    )
+    with pytest.raises(ValidationError, match="give least, most or both"):
+        _expect(chips={"chip": "v5e", "at": "1h"})
+
+
 def test_load_tests_keep_their_objectives() -> None:
     day = a_day()
     assert _found(day, loadTest={"name": "chat", "goodput": 50}) == (True, "kept")
@@ -121,5 +138,5 @@ def test_each_is_expected_of_its_step() -> None:
 
 
 def test_an_expectation_is_one_thing() -> None:
-    with pytest.raises(ValidationError, match="exactly one of job, slice, state, loadTest, incident, nothingLeft"):
+    with pytest.raises(ValidationError, match="exactly one of job, slice, state, chips, loadTest, incident, nothingLeft"):
         _expect(nothingLeft=True, loadTest={"name": "chat"})

@@ -53,6 +53,22 @@ class ExpectState(Spec):
     by: Seconds | None = None
 
 
+class ExpectChips(Spec):
+    """What a team has of some chips at a moment, or how many there are in all."""
+
+    chip: str = Field(description="Such as v5e or nvidia-l4.")
+    at: Seconds
+    team: str = Field(default="", description="Whose; all that there are when left out.")
+    least: Natural | None = None
+    most: Natural | None = None
+
+    @model_validator(mode="after")
+    def _bound(self) -> Self:
+        if self.least is None and self.most is None:
+            raise ValueError("give least, most or both")
+        return self
+
+
 class ExpectLoadTest(Spec):
     """A load test that counts and keeps its objectives."""
 
@@ -75,6 +91,7 @@ class Expectation(Spec):
     job: ExpectJob | None = None
     slice: ExpectSlice | None = None
     state: ExpectState | None = None
+    chips: ExpectChips | None = None
     load_test: ExpectLoadTest | None = None
     incident: ExpectIncident | None = None
     nothing_left: bool | None = Field(default=None, description="After everything was removed, the cloud has nothing that costs.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import duration
 from sliceworks.rehearsal.day.record import Check
-from sliceworks.specs.expectations import ExpectIncident, ExpectJob, ExpectLoadTest, ExpectSlice, ExpectState
+from sliceworks.specs.expectations import ExpectChips, ExpectIncident, ExpectJob, ExpectLoadTest, ExpectSlice, ExpectState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,8 @@ def check(expectation: Expectation, day: Day, place: str = "") -> Check:
         expected, problems, actual = view.slice(wanted)
     elif isinstance(wanted, ExpectState):
         expected, problems, actual = view.state(wanted)
+    elif isinstance(wanted, ExpectChips):
+        expected, problems, actual = view.chips(wanted)
     elif isinstance(wanted, ExpectLoadTest):
         expected, problems, actual = view.load_test(wanted)
     elif isinstance(wanted, ExpectIncident):
@@ -116,6 +118,16 @@ class _View:
             return expected, [f"never; last it was {last}"], ""
         told = self._at(moments[0])
         return expected, [told] if wanted.by is not None and moments[0] - self.day.opened > wanted.by else [], told
+
+    def chips(self, wanted: ExpectChips) -> Found:
+        bounds = [f"at {word} {count}" for word, count in (("least", wanted.least), ("most", wanted.most)) if count is not None]
+        who = f"{wanted.team} has" if wanted.team else "there are"
+        expected = f"{who} {' and '.join(bounds)} {wanted.chip} at {duration.human(wanted.at)}"
+        series = self.day.usage if wanted.team else self.day.capacity
+        points = next((each.points for each in series if (each.team, each.chip) == (wanted.team, wanted.chip)), ())
+        count = next((count for at, count in reversed(points) if at - self.day.opened <= wanted.at), 0)
+        fits = (wanted.least is None or count >= wanted.least) and (wanted.most is None or count <= wanted.most)
+        return expected, [] if fits else [str(count)], str(count)
 
     def load_test(self, wanted: ExpectLoadTest) -> Found:
         least = f" with {wanted.goodput:g} good answers a second" if wanted.goodput else ""
