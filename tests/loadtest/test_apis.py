@@ -76,7 +76,8 @@ def test_texts(echo: str, tmp_path: Path, api: str, stream: bool, pieces: int) -
     for record, text in found:
         assert (record.failure, record.status, " ".join(text.split())) == (Failure.NONE, 200, "one two three")
         assert len(record.pieces or ()) == pieces
-        assert 20_000_000 <= record.first_token - record.sent <= record.ended - record.sent
+        # Twenty milliseconds, by a timer that counts whole ones.
+        assert 19_000_000 <= record.first_token - record.sent <= record.ended - record.sent
         if api.startswith("openai"):
             assert (record.tokens_in > 0, record.tokens_out) == (True, 3)
 

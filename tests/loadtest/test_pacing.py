@@ -58,6 +58,14 @@ def test_nothing_is_taken_after_the_stop() -> None:
     assert steps.taken == []
 
 
+def test_a_step_that_fails_is_the_last() -> None:
+    steps = Steps([])
+    pacer = Pacer(perf_counter_ns, steps)
+    pacer.begin(perf_counter_ns())
+    assert pacer.done.wait(5)
+    assert isinstance(pacer.problem, IndexError)
+
+
 def test_waiting_does_not_keep_others_from_reading() -> None:
     """The loop's own way to let others go first looks at sockets once in five milliseconds: times of answers are wrong by that."""
     one, other = socket.socketpair()

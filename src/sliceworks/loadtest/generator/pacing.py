@@ -59,6 +59,8 @@ class Pacer:
         self.due = FAR
         """When the next step is to be taken."""
         self.done = Event()
+        self.problem: Exception | None = None
+        """Why a step could not be taken, and none after it was."""
         self._moved = False
         self._loop = gevent.get_hub().loop
         # One has its turn always, the other when there is nothing else to do.
@@ -85,10 +87,13 @@ class Pacer:
         now, step = self._now, self._step
         if self.due > now():
             return
-        for _ in range(_AT_ONCE):
-            self.due = step()
-            if self.due > now():
-                break
+        try:
+            for _ in range(_AT_ONCE):
+                self.due = step()
+                if self.due > now():
+                    break
+        except Exception as error:  # the loop would print it and call again, for ever
+            self.due, self.problem = FAR, error
         self._moved = True
         if self.due == FAR:
             self.stop()

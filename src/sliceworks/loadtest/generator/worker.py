@@ -63,6 +63,8 @@ class Worker:
                     self._wire.keep_ready()
                     self._pacer.begin(first)
                     self._pacer.done.wait()
+                if self._pacer.problem is not None:
+                    raise self._pacer.problem
                 gevent.joinall(users)
                 self._wait_for_all()
         finally:
