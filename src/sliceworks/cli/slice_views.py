@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
 from sliceworks.base import clock
-from sliceworks.base.errors import SliceworksError
-from sliceworks.catalog import prices, tpus
-from sliceworks.controllers.slices import bodies, reading
+from sliceworks.catalog import prices
+from sliceworks.controllers.slices import bodies, reading, shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,7 +62,7 @@ def views(pools: Iterable[Object], nodes: Iterable[Object], jobsets: Iterable[Ob
 def _view(raw: Object, ready: Counter[str], born: Mapping[str, datetime], jobsets: Mapping[Ref, JobSetView]) -> SliceView:
     pool = bodies.read_pool(raw)
     capacity = _capacity(raw.get("config") or {})
-    shape = _shape(raw, pool)
+    shape = shapes.shape_of_pool(raw, pool)
     kind = capacity.partition(" ")[0]
     amount = prices.price(shape, pool.zone, kind) if shape and pool.zone else None
     if amount is not None and not isinstance(shape, catalog.Slice):
@@ -81,23 +80,6 @@ def _view(raw: Object, ready: Counter[str], born: Mapping[str, datetime], jobset
         price=amount,
         accelerated=isinstance(shape, catalog.Slice | catalog.GpuShape),
     )
-
-
-def _shape(raw: Object, pool: Pool) -> catalog.Accelerator | catalog.Machine | None:
-    """What the catalogue calls such a pool; None where it does not know the machine."""
-    try:
-        machine = catalog.machine(pool.machine)
-        generation = next((each for each in tpus.GENERATIONS if machine in each.machines), None)
-        if generation is not None:
-            chips = machine.chips * max(pool.nodes, 1)
-            name = f"{generation.prefix}-{chips * generation.cores}"
-            return catalog.find(name, pool.topology or None, machine.chips)
-        attached: Object = next(iter((raw.get("config") or {}).get("accelerators") or ()), {})
-        if attached or machine.chips:
-            return catalog.gpu_for(machine.name, attached.get("acceleratorType", ""), int(attached.get("acceleratorCount") or 0))
-    except SliceworksError:
-        return None
-    return machine
 
 
 def _capacity(config: Object) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock, yamls
 from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.console.clocks import TwinClock
 from sliceworks.console.fleet import fleet_of
 from sliceworks.console.kinds import JOBSETS, NODES, WORKLOADS
 from sliceworks.console.views import days
@@ -17,6 +18,7 @@ from sliceworks.rehearsal import documents, injection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
     from pathlib import Path
 
     from sliceworks.console.views.days import Moment
@@ -52,6 +54,7 @@ class Day:
         self.diary = days.Diary()
         self.pace: Pace | None = None
         self.is_twin: bool | None = None
+        self._clock = TwinClock()
         self._feed = world.feed(*_READERS)
         self._tasks: set[asyncio.Task[None]] = set()
         self.diary.note(found for resource, read in _READERS.items() for obj in world.table(resource).all() for found in read(obj))
@@ -67,15 +70,22 @@ class Day:
     async def look(self) -> None:
         """What the twin's clock shows."""
         try:
-            self.pace, self.is_twin = await injection.pace(self._world.client), True
+            self.pace = pace = await injection.pace(self._world.client)
         except NotFound:
             self.is_twin = False
+        else:
+            self.is_twin = True
+            self._clock.look(pace.now, 0.0 if pace.paused else pace.speed or 1.0, clock.loop_time())
+
+    def now(self) -> datetime:
+        """What the twin's clock shows: looked at anew after each change, so that a jump is seen at once."""
+        return self._clock.now() if self.is_twin else self._world.now()
 
     def _read(self) -> None:
         self.diary.note(self._news())
         found = fleet_of(self._world).all()
         chips = sum(each.chips for each in found)
-        self.diary.sample(days.Sample(self._world.now(), sum(map(_at_work, found)), chips))
+        self.diary.sample(days.Sample(self.now(), sum(map(_at_work, found)), chips))
 
     def _news(self) -> Iterator[Moment]:
         for resource, keys in self._feed.take().items():
@@ -107,7 +117,7 @@ class Day:
             raise SliceworksError(f"{done.what} was refused", hint=done.refused)
 
     def _note(self, happening: Happening, scenario: Scenario) -> None:
-        at = clock.rfc3339(self._world.now())
+        at = clock.rfc3339(self.now())
         tone = "wait" if happening.refused else "bad"
         said = f"refused: {happening.refused}" if happening.refused else f"scenario {scenario.metadata.name}"
         self.diary.note([days.Moment(at, happening.what, "injected", "faults", tone, said)])

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError
 from sliceworks.console.kinds import JOBSETS, NODES, PODS
-from sliceworks.console.views import hosts, slices
+from sliceworks.console.views import hosts, pools, slices
 from sliceworks.console.views.teams import team_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sliceworks.cloud import Container
     from sliceworks.console.views.hosts import Work
     from sliceworks.console.views.slices import SliceView
     from sliceworks.console.world import World
     from sliceworks.kube.resources import Key
 
 KINDS = (NODES, PODS, JOBSETS)
+LOOK_EVERY = 3.0  # seconds between looks at the cloud, which has no watch
 
 
 def fleet_of(world: World) -> Fleet:
@@ -40,13 +44,32 @@ class Fleet:
         self._drained: set[str] = set()
         self._views: dict[str, tuple[SliceView, ...]] = {}
         self._ordered: tuple[int, list[SliceView]] = (-1, [])
+        self._coming: list[SliceView] = []
+        self._asked = -LOOK_EVERY
+
+    async def ask(self, cloud: Container | None) -> None:
+        """Ask the cloud for slices that have no nodes yet, unless somebody just has. What it does not tell is not shown."""
+        if cloud is None or clock.loop_time() - self._asked < LOOK_EVERY * 0.8:
+            return
+        self._asked = clock.loop_time()
+        try:
+            found = await cloud.node_pools()
+        except SliceworksError:
+            found = []
+        self._look()
+        made = {pool for pool, nodes in self._pools.items() if nodes}
+        coming = pools.coming(found, made, team_of(self._world))
+        if coming != self._coming:
+            self._coming = coming
+            self.version += 1
 
     def all(self) -> list[SliceView]:
         """Every slice, those with trouble first."""
         self._look()
         if self._ordered[0] != self.version:
-            found = (view for views in self._views.values() for view in views)
-            self._ordered = (self.version, slices.in_order(found))
+            found = [view for views in self._views.values() for view in views]
+            made = {view.pool for view in found}
+            self._ordered = (self.version, slices.in_order([*found, *(view for view in self._coming if view.pool not in made)]))
         return self._ordered[1]
 
     def named(self, name: str) -> SliceView | None:

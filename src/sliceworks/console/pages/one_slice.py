@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.console.fleet import KINDS, fleet_of
+from nicegui import ui
+
+from sliceworks.console.fleet import KINDS, LOOK_EVERY, fleet_of
 from sliceworks.console.kinds import EVENTS, NODES
 from sliceworks.console.nodes import drawing, el, empty, facts, grid, heading, link, panel, state, table
 from sliceworks.console.pages.slices import to_job
@@ -60,7 +62,8 @@ def slice_page(here: Here) -> None:
             picked[:] = [] if picked == [int(number)] else [int(number)]
             tree.show(draw())
 
-    tree = here.show(draw, *KINDS, EVENTS, on_act=act)
+    tree = here.show(draw, *KINDS, EVENTS, on_act=act, ages=1.0)
+    ui.timer(LOOK_EVERY, lambda: fleet.ask(here.console.container))
 
 
 def nodes(view: SliceView, picked: int | None, events: list[Node], now: datetime) -> list[Node]:

@@ -61,14 +61,14 @@ class _Rehearsal:
         day, allowed = self._day, self._here.allow_changes
         self._head.show(nodes.top(day.is_twin, day.pace))
         twin = day.pace if day.is_twin else None
-        self._time.show(nodes.time(twin, self._world.now(), self._moving, allowed=allowed) if twin else None)
+        self._time.show(nodes.time(twin, self._day.now(), self._moving, allowed=allowed) if twin else None)
         slices = fleet_of(self._world).all()
         self._hands.show(nodes.hands(slices, self._scenarios, self._fields, allowed=allowed) if twin else None)
         lane = self._fields["lane"]
         self._moments.show(nodes.moments(day.diary, day.diary.latest(_MOMENTS, lane), lane))
 
     async def _show_day(self) -> None:
-        self._line.show(nodes.day(self._day.diary, self._world.now(), self._fields["window"]))
+        self._line.show(nodes.day(self._day.diary, self._day.now(), self._fields["window"]))
         self._scenarios = await asyncio.to_thread(planned, self._here.console.folder)
 
     async def _field(self, name: str, value: str) -> None:

@@ -6,7 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sliceworks.console.fleet import KINDS, fleet_of
+from nicegui import ui
+
+from sliceworks.console.fleet import KINDS, LOOK_EVERY, fleet_of
 from sliceworks.console.kinds import NAMESPACES
 from sliceworks.console.nodes import button, choice, drawing, el, empty, heading, link, search, warning
 from sliceworks.console.registry import page_of
@@ -69,7 +71,8 @@ def slices_page(here: Here) -> None:
         tree.show(draw())
         here.remember("/slices", shown.wanted.written())
 
-    tree = here.show(draw, *KINDS, NAMESPACES, on_act=act, on_field=chosen)
+    tree = here.show(draw, *KINDS, NAMESPACES, on_act=act, on_field=chosen, ages=1.0)
+    ui.timer(LOOK_EVERY, lambda: fleet.ask(here.console.container))
 
 
 def nodes(found: list[SliceView], picked: list[SliceView], wanted: Wanted, page: int) -> list[Node]:

@@ -171,4 +171,4 @@ def window(diary: Diary, now: datetime, hours: float = 0.0) -> Window:
     if hours:
         return Window(now - timedelta(hours=hours), now)
     first = [datetime.fromisoformat(each.at) for each in diary.moments[:1]] + [each.at for each in diary.samples[:1]]
-    return Window(min([*first, now - timedelta(minutes=10)]), now)
+    return Window(min([*first, now - timedelta(minutes=1)]), now)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
 from sliceworks.base import quantity
-from sliceworks.base.errors import UnknownAccelerator, WrongShape
-from sliceworks.catalog import gpus
+from sliceworks.base.errors import SliceworksError, UnknownAccelerator, WrongShape
+from sliceworks.catalog import gpus, tpus
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sliceworks.catalog import GpuShape, Placement
     from sliceworks.controllers.slices.asks import Ask
+    from sliceworks.controllers.slices.views import Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,22 @@ def _cpu(ask: Ask) -> Shape:
     if not together:
         raise WrongShape(f"a pod that asks for {ask.cpu:g} CPUs and {ask.memory / 2**30:g} GiB does not fit {machine.name}")
     return Shape(machine.name, ceil(ask.pods / together), name=machine.name)
+
+
+def shape_of_pool(raw: Mapping[str, Any], pool: Pool) -> catalog.Accelerator | catalog.Machine | None:
+    """What the catalogue calls a pool of the cloud; None where it does not know the machine."""
+    try:
+        machine = catalog.machine(pool.machine)
+        generation = next((each for each in tpus.GENERATIONS if machine in each.machines), None)
+        if generation is not None:
+            name = f"{generation.prefix}-{machine.chips * max(pool.nodes, 1) * generation.cores}"
+            return catalog.find(name, pool.topology or None, machine.chips)
+        attached: Mapping[str, Any] = next(iter((raw.get("config") or {}).get("accelerators") or ()), {})
+        if attached or machine.chips:
+            return catalog.gpu_for(machine.name, attached.get("acceleratorType", ""), int(attached.get("acceleratorCount") or 0))
+    except SliceworksError:
+        return None
+    return machine
 
 
 def _or(numbers: list[int]) -> str:
