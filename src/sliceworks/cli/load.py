@@ -63,6 +63,7 @@ def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, out
         )
     found, folder = load_perform.performed(load_runs.aimed(test), tags=_pairs(tags), locust=_locust(given))
     _show_run(found, output)
+    load_perform.store(folder, test)
     progress.say(f"sliceworks load report {folder} draws it")
     return 0 if found["valid"] and found["kept"] else 1
 

@@ -36,11 +36,9 @@ def performed(test: Test, *, tags: dict[str, str] | None = None, locust: Locust 
             for each in fetched:
                 shutil.move(each, place)
             outcome = clock.run(_run(plan, place, test, locust))
-            # 3. From rows to results, here and where else they are wanted.
+            # 3. From rows to results.
             with progress.working("Putting the rows together"):
                 found = ending.conclude(place, plan, outcome)
-    if test.spec.results.bucket:
-        _store(place, test)
     return found, place
 
 
@@ -89,8 +87,10 @@ async def interruptible(run: Any) -> Outcome:
     return outcome
 
 
-def _store(place: Path, test: Test) -> None:
-    """Into a bucket too. What is here stays, whatever becomes of it there."""
+def store(place: Path, test: Test) -> None:
+    """Put a run into the bucket where results are wanted too, if any. What is here stays, whatever becomes of it there."""
+    if test.spec.results.bucket is None:
+        return
     from sliceworks.base.errors import SliceworksError
     from sliceworks.loadtest import buckets, ending
 

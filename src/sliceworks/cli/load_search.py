@@ -73,6 +73,7 @@ def _probe(found: Search, test: Test, rate: float, lasts: float, objectives: lis
     warm = min(test.spec.warm_up, lasts / 4)
     spec = test.spec.model_copy(update={"stages": [stage], "slo": objectives, "warm_up": warm})
     run, folder = load_perform.performed(replace(test, spec=spec, name=f"{test.name}-at-{rate:.4g}"), tags={"search": test.name})
+    load_perform.store(folder, test)
     held = bool(run["valid"] and run["kept"])
     found.add(Probe(rate, held, bool(run["valid"]), words.verdict(run), str(folder)))
     progress.say(f"{rate:8.4g}/s  {'holds' if held else 'does not hold'}: {words.verdict(run)}")
