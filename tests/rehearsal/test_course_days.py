@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support import small_platforms
 
+from sliceworks.base.errors import SliceworksError
 from sliceworks.cli.main import run
 from sliceworks.rehearsal.course.course import Options, rehearse_day
 from sliceworks.rehearsal.course.program import read
@@ -88,6 +89,20 @@ def test_what_the_cluster_refuses_fails_its_step(tmp_path: Path) -> None:
     assert not day.kept
     assert day.steps[-1].result == "failed"
     assert "delete Pod/nobody" in day.steps[-1].told
+
+
+def test_what_no_step_answers_for_is_expected_of_the_day(tmp_path: Path) -> None:
+    expect = "\n  - loadTest: {name: chat}\n  - nothingLeft: true\n"
+    day = _day(small_platforms.write(tmp_path / "a", events="", expect=expect), tmp_path)
+    assert [(check.kept, check.actual) for check in day.steps[-1].checks] == [(False, "it did not run"), (True, "nothing")]
+
+
+def test_a_file_that_is_missing_is_told_before_anything_begins(tmp_path: Path) -> None:
+    folder = small_platforms.write(tmp_path / "a", terraform=True)
+    (folder / "jobs/urgent.yaml").unlink()
+    with pytest.raises(SliceworksError, match=r"urgent.yaml"):
+        _day(folder, tmp_path)
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_steps_can_be_left_out_and_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sliceworks.rehearsal.course.program import Program
     from sliceworks.rehearsal.course.telling import Teller
     from sliceworks.rehearsal.day.record import Check, LoadRun
+    from sliceworks.rehearsal.scenarios import Step as Planned
     from sliceworks.twin.cluster import Cluster
     from sliceworks.twin.store.entries import Change
     from sliceworks.twin.store.store import Store
@@ -87,6 +88,7 @@ class _Course:
     store: Store | None
     opened: float = 0.0
     terraform: str = ""
+    planned: list[Planned] = field(default_factory=list)
     runs: list[LoadRun] = field(default_factory=list)
 
     @property
@@ -97,7 +99,10 @@ class _Course:
         return begin - timedelta(seconds=_BEFORE) if begin is not None and self.program.environment is not None else begin
 
     def check(self) -> None:
-        """Whether this machine has what the steps need: known before the first of them."""
+        """Whether the files are good and this machine has what the steps need: known before the first of them."""
+        scenario = self.program.scenario
+        planned = plan(scenario, self.program.folder, Random(self.options.seed)) if scenario is not None else []
+        self.planned = [each for each in planned if each.at <= self.options.seconds]
         if self.program.load_tests and LOAD not in self.options.skipped:
             check_installed()
         if self.program.environment is not None and ENVIRONMENT not in self.options.skipped:
@@ -188,11 +193,9 @@ class _Course:
             step.told = _counted(len(self.program.services), "model service")
 
     async def _pass(self, client: Client, steps: Steps) -> None:
-        scenario, happenings = self.program.scenario, list[Happening]()
-        planned = plan(scenario, self.program.folder, Random(self.options.seed)) if scenario is not None else []
-        planned = [each for each in planned if each.at <= self.options.seconds]
+        happenings: list[Happening] = []
         async with steps.step(DAY, "Let the day pass") as step:
-            await play(planned, client, clock.sleep, told=happenings.append)
+            await play(self.planned, client, clock.sleep, told=happenings.append)
             await clock.sleep(max(0.0, self.options.seconds - (steps.now() - self.opened)))
             step.problems += [f"{each.what}: {each.refused}" for each in happenings if each.refused]
             step.told = f"{_counted(len(happenings), 'thing')} happened"
@@ -246,7 +249,7 @@ class _Course:
         return tuple(
             checks.check(each, day, self.program.place("spec", "expect", number))
             for number, each in enumerate(scenario.spec.expect)
-            if checks.step_of(each) == name
+            if (of if (of := checks.step_of(each)) in {step.name for step in day.steps} else DAY) == name
         )
 
     def _measured(self, steps: Steps, began: float) -> Measured:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.rehearsal import documents
+from sliceworks.rehearsal.course import services
 from sliceworks.rehearsal.course.aiming import aim, gateway
 from sliceworks.specs import documents as specs
 from sliceworks.specs.documents import is_ours
@@ -67,7 +68,9 @@ def read(path: Path) -> Program:
         tuple(documents.arranged([each for each in rest if not _is_apart(each)], folder)),
         *(tuple(apart[kind]) for kind in _APART),
     )
-    for each in (*found.services, *found.gateways):
+    for each in found.services:
+        services.read(each)
+    for each in found.gateways:
         specs.read(each)
     gateway(found.gateways, aim(found.load_tests, found.services))
     return found

@@ -38,7 +38,7 @@ async def deploy(client: Client, written: Iterable[Document], tell: Callable[[st
         deployment = Deployment(client, service, document.data, service.metadata.namespace or _DEFAULT)
         await deployment.prepare()
         record = await deployment.apply(tell, _PATIENCE)
-        await deployment.follow(record, lambda said, name=service.metadata.name: tell(f"{name}: {said}"), _PATIENCE)  # type: ignore[misc]
+        await deployment.follow(record, tell, _PATIENCE)
 
 
 async def withdraw(client: Client, program: Program, tell: Callable[[str], None]) -> None:
