@@ -151,7 +151,10 @@ def shortened(name: str) -> dict[str, Any]:
     return spec
 
 
-@pytest.mark.parametrize("name", sorted(each.stem for each in EXAMPLES.glob("*.yaml") if each.stem != "search"))
+ELSEWHERE = {"search", "chat-from-pods"}  # which have tests of their own
+
+
+@pytest.mark.parametrize("name", sorted({each.stem for each in EXAMPLES.glob("*.yaml")} - ELSEWHERE))
 def test_examples(echo: str, name: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     file = document(name, **shortened(name))
     assert run(["load", "run", "-f", str(file), "--url", echo, "-q", "-o", "json", "--on", "here", "--workers", "1"]) == 0, (

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -25,7 +26,6 @@ from sliceworks.rehearsal import homes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from sliceworks.kube import Client
 
@@ -34,6 +34,7 @@ pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.long(30),
 ]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "load-tests" / "chat-from-pods.yaml"
 ECHO = "exec sliceworks gateway echo --quiet --host $POD_IP --port 8000 --model tiny --ttft 2ms --token-time 1ms"
 MODEL = f"""\
 apiVersion: sliceworks.dev/v1alpha1
@@ -146,10 +147,20 @@ def rows(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def test_pods_send_and_their_rows_come_back(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prompts come from a bucket, and results go into one."""
-    target, prompts = {"modelService": {"file": str(home / "model.yaml")}}, {"file": "gs://loads/prompts/two.jsonl"}
-    kept = {"folder": str(tmp_path / "runs"), "bucket": "gs://loads/kept"}
-    assert load(document(tmp_path, workers=PODS, target=target, prompts=prompts, results=kept)) == 0, capsys.readouterr()
+    """The example, with fewer pods and requests. Prompts come from a bucket, and results go into one."""
+    (given,) = yamls.load_path(EXAMPLE)
+    spec: dict[str, Any] = given.data["spec"]
+    fields = {
+        **spec,
+        "target": {"modelService": {"file": str(home / "model.yaml")}},
+        "prompts": {"file": "gs://loads/prompts/two.jsonl"},
+        "stages": [{"constant": 20, "for": "1s"}],
+        "warmUp": "0s",
+        "slo": ["errors < 1%"],
+        "workers": {**spec["workers"], "count": 2, "cpu": "100m", "memory": "128Mi"},
+        "results": {"folder": str(tmp_path / "runs"), "bucket": "gs://loads/kept"},
+    }
+    assert load(document(tmp_path, **fields)) == 0, capsys.readouterr()
     found = orjson.loads(capsys.readouterr().out)
     assert (found["valid"], found["summary"]["succeeded"]) == (True, 20)
     assert rows(tmp_path) == [(0, 10, 10), (1, 10, 10)]

@@ -86,26 +86,36 @@ def test_what_is_no_tokenizer_is_told(tmp_path: Path, content: str | None, probl
         counting.tokenizer(file)
 
 
+@pytest.mark.parametrize(
+    ("who", "text"),
+    [
+        ({}, ""),
+        ({"server": 1_000, "tokenizer": 0, "nobody": 0}, "1,000 answers as the server reports"),
+        ({"server": 1, "tokenizer": 2, "nobody": 0}, "1 answers as the server reports; 2 answers counted with the tokenizer"),
+        ({"server": 0, "tokenizer": 0, "nobody": 3}, "3 answers in chunks, not tokens: the server reports none"),
+    ],
+)
+def test_who_counted_is_said(who: dict[str, int], text: str) -> None:
+    assert words.tokens(who) == text
+
+
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("given", [True, False])
-def test_a_run_whose_server_reports_nothing(tmp_path: Path, tokenizer: Path, given: bool) -> None:
+def test_a_run_whose_server_reports_nothing(tmp_path: Path, tokenizer: Path) -> None:
     folder, golden = tmp_path / "run", Golden(tokens=4, text="two words ", reports=False)
 
     async def main() -> dict[str, Any]:
         async with golden:
-            fields: dict[str, Any] = {"tokens": {"tokenizer": tokenizer.name}} if given else {}
-            wanted = spec(target={"url": golden.url}, delivery={"share": 0.0, "delay": "1h"}, **fields)
+            free = {"delivery": {"share": 0.0, "delay": "1h"}, "tokens": {"tokenizer": tokenizer.name}}
+            wanted = spec(target={"url": golden.url}, **free)
             plan = plans.make(wanted, tmp_path)
             what = ending.Note("test", {}, str(tmp_path), golden.url, wanted.model_dump(by_alias=True))
             with ending.noted(folder, what):
                 return ending.conclude(folder, plan, await Run(plan, folder, tmp_path).run())
 
     found = clock.run(main())
-    assert set(counted(folder, "pieces, tokens_out")) == {(4, 8 if given else None)}
-    assert not given or found["summary"]["tokensOut"] == 80
-    assert dict(words.facts(found))["tokens"] == (
-        "10 answers counted with the tokenizer" if given else "10 answers in chunks, not tokens: the server reports none"
-    )
+    assert set(counted(folder, "pieces, tokens_out")) == {(4, 8)}
+    assert found["summary"]["tokensOut"] == 80
+    assert dict(words.facts(found))["tokens"] == "10 answers counted with the tokenizer"
     assert not list(folder.glob("*.texts"))
     left = b"".join(each.read_bytes() for each in folder.iterdir())
     assert b"two words" not in left
