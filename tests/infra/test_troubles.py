@@ -47,6 +47,15 @@ def order(file: str, *orders: str) -> Path:
     return fake_terraform.install(Path(file).parent / "bin", *orders).parent
 
 
+def test_what_is_there_may_be_from_a_try_of_ours() -> None:
+    bucket = 'module.storage.google_storage_bucket.this["data"]'
+    said = f"module.network.google_compute_network.this[0]: Error: invalid name {bucket}: googleapi: Error 409: it is there"
+    assert troubles.remedy(said, "1-base").endswith(f"whose answer was lost: `sliceworks env adopt 1-base '{bucket}'`")
+    named = "google_service_account.nodes[0]: google_service_account: creating failed: Service account x already exists."
+    assert "env adopt 1-base 'google_service_account.nodes[0]'" in troubles.remedy(named, "1-base")
+    assert "env adopt" not in troubles.remedy("Error 409: nobody knows what", "1-base")
+
+
 @pytest.mark.parametrize(
     ("trouble", "hint"),
     [

@@ -8,6 +8,9 @@ AGAIN = "`sliceworks env apply` goes on where it stopped"
 _MOST = 3
 _LOCK = re.compile(r"\bID: +(?P<id>\S+).*?\bWho: +(?P<who>\S+)(?:.*?\bCreated: +(?P<since>\S+ [0-9:]+))?", re.DOTALL)
 _NO_BUCKET = re.compile(r"bucket doesn't exist|specified bucket does not exist", re.IGNORECASE)
+_THERE = r"already exists|alreadyExists|\b409\b"
+_INDEX = r"""(?:\["[^"]*"\]|\[\d+\])?"""
+_ADDRESS = re.compile(rf"(?:module\.[\w-]+{_INDEX}\.)*\bgoogle_\w+\.[\w-]+{_INDEX}")
 _REMEDIES = (
     (_NO_BUCKET.pattern, "the bucket for the state must be there first: `gcloud storage buckets create gs://BUCKET`"),
     (r"bucket you tried to delete is not empty|containing objects without", "set spec.forceDestroy to true, apply, then destroy"),
@@ -27,8 +30,8 @@ _REMEDIES = (
         r"connection re(fused|set)|cannot reach|no such host|timeout|\bEOF\b|broken pipe|unavailable|\b50[234]\b",
         f"the connection was lost, or the service is down: {AGAIN}",
     ),
-    (r"bucket name is not available", "names of buckets are taken once in the whole world: choose another"),
-    (r"already exists|alreadyExists|\b409\b", "somebody else made it: choose another name, or remove it first"),
+    (r"bucket name is not available", "names of buckets are taken once in the whole world: choose another{taking_over}"),
+    (_THERE, "somebody else made it: choose another name, or remove it first{taking_over}"),
 )
 
 
@@ -58,7 +61,18 @@ def remedy(said: str, stage: str) -> str:
     """What to do about it; empty when Terraform's own words must do."""
     if is_locked(said):
         return _unlocking(said, stage)
-    return next((words for pattern, words in _REMEDIES if re.search(pattern, said, re.IGNORECASE)), "")
+    found = next((words for pattern, words in _REMEDIES if re.search(pattern, said, re.IGNORECASE)), "")
+    return found.replace("{taking_over}", _taking_over(said, stage))
+
+
+def _taking_over(said: str, stage: str) -> str:
+    """What was made by a try whose answer was lost is there as well: the provider tries again by itself, and hears just that."""
+    found = list(_ADDRESS.finditer(said))
+    for index, each in enumerate(found):
+        end = found[index + 1].start() if index + 1 < len(found) else len(said)
+        if re.search(_THERE, said[each.end() : end], re.IGNORECASE):
+            return f"; if it is from a try of yours whose answer was lost: `sliceworks env adopt {stage} '{each[0]}'`"
+    return ""
 
 
 def _unlocking(said: str, stage: str) -> str:
