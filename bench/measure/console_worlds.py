@@ -160,7 +160,7 @@ class BigWorld:
         template = {"spec": {"parallelism": _HOSTS, "completions": _HOSTS, "completionMode": "Indexed", "template": {"spec": pod}}}
         spec = {"replicatedJobs": [{"name": "slice", "replicas": 1, "template": template}], "failurePolicy": {"maxRestarts": 3}}
         ready = {"ready": int(job.state == "running"), "succeeded": int(job.state == "completed")}
-        conditions = [_condition("Suspended", job.state == "queued", job.moved)]
+        conditions = [_condition("Suspended", job.state == "queued", job.moved if job.pools else job.born)]
         if job.state == "completed":
             conditions.append(_condition("Completed", moved=job.moved, message="jobset completed successfully"))
         if job.state == "failed":

@@ -94,7 +94,7 @@ class Visit:
             self.page.mouse.move(0, 0)
             taken = self.page.screenshot(full_page=full, animations="disabled")
             # Pages have few colours: a small palette is a third of the size.
-            Image.open(BytesIO(taken)).convert("RGB").quantize(128).save(PICTURES / f"console-{name}.png", optimize=True)
+            Image.open(BytesIO(taken)).convert("RGB").quantize(256).save(PICTURES / f"console-{name}.png", optimize=True)
 
 
 class Served:

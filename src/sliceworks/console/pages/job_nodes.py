@@ -155,7 +155,7 @@ def _host(host: Host, now: datetime) -> Node:
     )
     word = "ready" if host.ready else host.state
     times = f" · {host.restarts} restarts" if host.restarts else ""
-    where = el("div", host.node or "no node yet", cls="node", title=host.node)
+    where = el("div", host.node or "no node", cls="node", title=host.node)
     name = el("div", host.label, el("span", age(host.since, now) if host.since else ""), cls="name")
     return el(
         "div", name, el("div", f"{word}{times}"), where, cls=f"host {kind or tone(host.state)}", key=host.label, role="listitem"
