@@ -52,7 +52,7 @@ def rehearse(
 
     A Scenario among them says what happens when. Where it expects something of the day, or has Terraform make the environment, and
     where there are load tests, DIR is rehearsed as a whole day, in steps: environment, documents, models, day, load-test, destroy.
-    Other folders are applied, and each object is told.
+    Other folders are applied, and each object is told; with --report or --open they are a day of two steps.
 
     Nothing is kept unless asked for, and no cluster but the twin is touched. Exit code 1 when something was refused or did not end
     as expected.
@@ -72,7 +72,7 @@ def rehearse(
         seconds = scenario.spec.duration if scenario else 60.0
     if seed is None:
         seed = scenario.spec.seed if scenario else 0
-    if not found.is_day and not keep:
+    if not (found.is_day or keep or report or open_it):
         return _apply(folder, scenario, output, seconds=seconds, seed=seed, drill=killing)
     day = rehearse_day.perform(found, seed=seed, seconds=seconds, skipped=skipped, keep=keep, drill=killing)
     if output != "table":

@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.rehearsal.course.plain_jobs import JOB_NAME
+
 if TYPE_CHECKING:
     from sliceworks.twin.store.entries import Change
 
@@ -48,7 +50,8 @@ class Blows:
     def see_pod(self, at: float, change: Change) -> None:
         """A pod may have been placed, marked, or gone."""
         key, obj = (change.namespace, change.name), change.obj
-        job = (obj["metadata"].get("labels") or {}).get(_JOB)
+        labels = obj["metadata"].get("labels") or {}
+        job = labels.get(_JOB) or labels.get(JOB_NAME)
         ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if change.type == "DELETED" or ended:
             self._on[self._where.pop(key, "")].pop(key, None)

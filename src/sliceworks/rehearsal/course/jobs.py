@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.rehearsal.course.machines import chip_named
+from sliceworks.rehearsal.course.plain_jobs import as_jobset, is_plain
 from sliceworks.rehearsal.course.spans import Spans
 from sliceworks.rehearsal.day.record import JobLife
 from sliceworks.training.states import condition, state, workers
@@ -75,7 +76,15 @@ class Jobs:
 
     def see_jobset(self, at: float, change: Change) -> None:
         """A JobSet has changed."""
-        key, obj = (change.namespace, change.name), change.obj
+        self._see(at, change, change.obj)
+
+    def see_job(self, at: float, change: Change) -> None:
+        """A Job has changed: one that belongs to a JobSet is a part of that."""
+        if is_plain(change.obj):
+            self._see(at, change, as_jobset(change.obj))
+
+    def _see(self, at: float, change: Change, obj: Object) -> None:
+        key = (change.namespace, change.name)
         if key not in self._jobs:
             if change.type == "DELETED":
                 return
@@ -136,7 +145,9 @@ class Jobs:
     def see_workload(self, at: float, change: Change) -> None:
         """Kueue's view of a job has changed: it was let in, or has to go."""
         obj, old = change.obj, change.old
-        owner = next((each["name"] for each in obj["metadata"].get("ownerReferences") or () if each["kind"] == "JobSet"), "")
+        owner = next(
+            (each["name"] for each in obj["metadata"].get("ownerReferences") or () if each["kind"] in {"JobSet", "Job"}), ""
+        )
         job = self._jobs.get((change.namespace, owner))
         if job is None or change.type == "DELETED":
             return

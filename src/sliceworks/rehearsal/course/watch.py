@@ -9,6 +9,7 @@ from sliceworks.rehearsal.course.blows import Blows
 from sliceworks.rehearsal.course.chips import NODES, PODS, POOL, Chips
 from sliceworks.rehearsal.course.jobs import JOBSETS, WORKLOADS, Jobs
 from sliceworks.rehearsal.course.machines import POOLS, Machines, pool_of
+from sliceworks.rehearsal.course.plain_jobs import JOBS
 from sliceworks.rehearsal.course.things import Things
 from sliceworks.training.queues import TEAM
 
@@ -64,6 +65,9 @@ class Watch:
                 self.pools[change.name] = pool
         elif resource == JOBSETS:
             self.jobs.see_jobset(at, change)
+        elif resource == JOBS:
+            self.jobs.see_job(at, change)
+            self.things.see(at, change)
         elif resource == WORKLOADS:
             self.jobs.see_workload(at, change)
         elif resource == _NAMESPACES:

@@ -107,7 +107,7 @@ def total_use(day: Day) -> Use:
 def use_by_chip(day: Day) -> list[Use]:
     """For each type of chip that there was."""
     used, there = _summed(day.usage, day.lasted), _summed(day.capacity, day.lasted)
-    return [Use(chip, used.get(chip, 0.0), there.get(chip, 0.0)) for chip in sorted({*used, *there})]
+    return [Use(chip or "of no known type", used.get(chip, 0.0), there.get(chip, 0.0)) for chip in sorted({*used, *there})]
 
 
 def _summed(series: Iterable[Series], until: float) -> dict[str, float]:

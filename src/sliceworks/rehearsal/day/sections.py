@@ -37,7 +37,10 @@ def _tiles(day: Day) -> Iterator[tuple[str, str]]:
     use, cost = figures.total_use(day), figures.total_cost(day)
     waited = sorted(each for waits in figures.waits(day) for each in waits.seconds)
     yield share(use.share), f"of chips in use, {use.used / 3600:,.0f} of {use.there / 3600:,.0f} chip hours"
-    yield lasting(waited[len(waited) // 2] if waited else None), "is what half of the jobs waited at most"
+    yield (
+        lasting(waited[len(waited) // 2] if waited else None),
+        "is what half of the jobs waited at most" if waited else "no job came",
+    )
     yield usd(cost), "there are no prices" if cost is None else "at list prices"
     if day.incidents:
         yield f"{figures.mended(day)} of {len(day.incidents)}", "things that went wrong were mended"

@@ -1,0 +1,51 @@
+"""A folder of plain Jobs as a day: asked for a page, it has their lives, and what was done about lost hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sliceworks.cli import main
+from sliceworks.rehearsal.course.plain_jobs import as_jobset, is_plain
+from sliceworks.rehearsal.day.record import loads
+from sliceworks.training.states import state
+
+FOLDER = Path(__file__).parents[2] / "examples" / "scenarios" / "host-failure"
+
+
+def job(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"name": "a", "namespace": "b"}, "spec": {"parallelism": 2, **spec}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "word"),
+    [
+        ({}, {}, "starting"),
+        ({}, {"ready": 1}, "starting"),
+        ({}, {"ready": 2, "failed": 1}, "running"),
+        ({"suspend": True}, {}, "suspended"),
+        ({}, {"conditions": [{"type": "Complete", "status": "True"}]}, "completed"),
+        ({}, {"conditions": [{"type": "Failed", "status": "True"}, {"type": "FailureTarget", "status": "True"}]}, "failed"),
+    ],
+)
+def test_how_a_job_stands(spec: dict[str, Any], status: dict[str, Any], word: str) -> None:
+    assert state(as_jobset(job(spec, status))) == word
+
+
+def test_a_part_of_a_jobset_is_no_job_of_its_own() -> None:
+    owned = job({}, {})
+    owned["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "x"}]
+    assert (is_plain(owned), is_plain(job({}, {}))) == (False, True)
+
+
+def test_a_page_that_is_asked_for_makes_any_folder_a_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "day.html"
+    assert main.run(["rehearse", str(FOLDER), "--report", str(file), "--quiet", "-o", "json"]) == 0
+    day = loads(capsys.readouterr().out.encode())
+    assert [(each.name, each.outcome) for each in day.jobs] == [(f"train-{number}", "succeeded") for number in range(1, 7)]
+    assert len(day.incidents) == 3
+    assert all(each.mended is not None for each in day.incidents)
+    assert max(each.restarts for each in day.jobs) >= 1
+    assert "host-0 went silent" in file.read_text()
