@@ -37,7 +37,7 @@ def served(twin: LiveTwin) -> Iterator[Served]:
 
 
 def _tile(page: Page, name: str) -> Any:
-    return page.get_by_role("listitem", name=re.compile(rf"^{name}: "))
+    return page.get_by_role("link", name=re.compile(rf"^{name}: "))
 
 
 def test_slices_are_drawn_as_they_are_and_follow_what_happens(browser: Browser, served: Served, twin: LiveTwin) -> None:
@@ -55,7 +55,7 @@ def test_slices_are_drawn_as_they_are_and_follow_what_happens(browser: Browser, 
         expect(_tile(page, "flat")).to_contain_text("1 maintenance")
         expect(page.get_by_role("button", name="1 maintenance")).to_be_visible()
         page.get_by_role("button", name="1 maintenance").click()
-        expect(page.get_by_role("listitem")).to_have_count(1)
+        expect(page.get_by_role("list").get_by_role("listitem")).to_have_count(1)
         assert page.evaluate("window.stillHere") is True
         visit.was_good()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock, yamls
-from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.base.errors import Forbidden, MethodNotAllowed, NotFound, SliceworksError, Unauthorized
 from sliceworks.console.clocks import TwinClock
 from sliceworks.console.fleet import fleet_of
 from sliceworks.console.kinds import JOBSETS, NODES, WORKLOADS
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sliceworks.specs.scenario import Scenario
 
 _LOOK_EVERY = 1.0
+_NO_TWIN = (NotFound, Forbidden, Unauthorized, MethodNotAllowed)  # what other clusters say to a path of a twin's own
 _READERS: dict[Resource, Callable[[Object], Iterator[Moment]]] = {
     NODES: days.of_node,
     JOBSETS: days.of_jobset,
@@ -69,9 +70,11 @@ class Day:
 
     async def look(self) -> None:
         """What the twin's clock shows."""
+        if self.is_twin is False:
+            return
         try:
             self.pace = pace = await injection.pace(self._world.client)
-        except NotFound:
+        except _NO_TWIN:
             self.is_twin = False
         else:
             self.is_twin = True

@@ -27,11 +27,13 @@ def graphs_page(here: Here) -> None:
     world = here.world
 
     def draw() -> list[Node]:
-        trouble = world.table(DEFINITIONS).trouble
-        if trouble:
+        known = world.table(DEFINITIONS)
+        if known.state == "missing":
             hint = [el("code", "sliceworks controller run graphs"), " runs it; ", el("code", "deploy/graphs"), " installs it."]
-            return [heading("Graphs"), empty(trouble, hint, icon_name="account_tree")]
-        found = graphs.definitions(world.table(DEFINITIONS).all())
+            return [heading("Graphs"), empty(known.trouble, hint, icon_name="account_tree")]
+        if known.trouble:
+            return [heading("Graphs"), el("p", known.trouble, cls="lead")]
+        found = graphs.definitions(known.all())
         if not found:
             hint = ["Publish one: ", el("code", "kubectl apply -f definition.yaml")]
             return [heading("Graphs"), empty("No self-service is published yet.", hint, icon_name="account_tree")]

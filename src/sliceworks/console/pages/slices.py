@@ -121,7 +121,7 @@ def _options(everything: str, names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _tile(view: SliceView) -> Node:
-    return el(
+    tile = el(
         "a",
         drawing(drawings.tile(view), cls="picture"),
         el("b", view.name),
@@ -130,10 +130,9 @@ def _tile(view: SliceView) -> Node:
         el("span", view.owner or "no job", cls="quiet whose"),
         href=f"/slices/{view.name}",
         cls=f"tile is-{view.state}",
-        key=view.name,
-        role="listitem",
         aria_label=f"{view.summary}{f', {view.owner}' if view.owner else ''}",
     )
+    return el("div", tile, role="listitem", key=view.name)
 
 
 def _pager(count: int, page: int) -> Node:
