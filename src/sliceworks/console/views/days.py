@@ -10,7 +10,6 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 Key = tuple[str, str, str]
 MOST = 20_000
+_FIRST = ("joined", "submitted")
 _STATE = "sliceworks.dev/state"
 _OF_JOB = {"Completed": ("completed", "good"), "Failed": ("failed", "bad"), "Suspended": ("suspended", "wait")}
 _OF_WORKLOAD = {"Admitted": ("admitted", "busy"), "Evicted": ("evicted", "wait"), "PodsReady": ("all pods ready", "good")}
@@ -45,7 +45,9 @@ class Moment:
         return self.at, self.subject, self.what
 
 
-_key = attrgetter("at", "subject", "what")
+def _key(moment: Moment) -> tuple[str, bool, str, str]:
+    """Times have whole seconds: within one, what comes into being comes first."""
+    return moment.at, moment.what not in _FIRST, moment.subject, moment.what
 
 
 def of_node(node: Object) -> Iterator[Moment]:
