@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sliceworks.cli.console import _tell
 from sliceworks.cli.main import run
 from sliceworks.console.app import open_door
 from sliceworks.kube import kubeconfig
@@ -67,6 +68,35 @@ def test_the_address_has_the_token_in_its_fragment_and_each_start_its_own() -> N
         assert first.token != second.token
         assert len(first.token) == 32
         assert first.token not in repr(first)
+
+
+def test_no_browser_is_no_failure_and_its_lack_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    opened: list[str] = []
+
+    def opening(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", opening)
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    door = open_door("127.0.0.1", 0)
+    with door.listening:
+        _tell(door, True)
+        assert capsys.readouterr().err.endswith("There is no browser to open: open the address yourself.\n")
+        monkeypatch.setenv("DISPLAY", ":0")
+        _tell(door, True)
+        assert (capsys.readouterr().out, opened) == (f"{door.url}\n", [door.url])
+
+
+def test_an_address_that_others_reach_comes_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    door = open_door("0.0.0.0", 0)
+    with door.listening:
+        _tell(door, False)
+    said = capsys.readouterr()
+    assert "is not encrypted" in said.err
+    assert said.out.startswith(f"http://127.0.0.1:{door.url.partition('/#')[0].rpartition(':')[2]}/#token=")
 
 
 def test_it_begins_without_its_cluster_and_ends_with_ctrl_c(config: Path) -> None:

@@ -10,7 +10,7 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError
-from sliceworks.cli import options
+from sliceworks.cli import browsing, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,11 +86,8 @@ def _tell(door: Door, browser: bool) -> None:
         progress.say("What goes over the network to this address is not encrypted; through an ssh tunnel to loopback it is.")
     progress.say("The console answers at this address, until Ctrl-C:")
     click.echo(door.url)
-    if browser:
-        import webbrowser
-
-        if not webbrowser.open(door.url):
-            progress.say("There is no browser to open: open the address yourself.")
+    if browser and not browsing.browse(door.url):
+        progress.say("There is no browser to open: open the address yourself.")
 
 
 def _name(where: dict[str, Any]) -> str:

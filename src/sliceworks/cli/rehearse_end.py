@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -13,6 +12,7 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError
+from sliceworks.cli import browsing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,11 +87,4 @@ def _closing(day: Day) -> str:
 
 def browse(file: Path) -> bool:
     """Open a file in a browser with a window of its own; False where there is none."""
-    import webbrowser
-
-    if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
-        return False
-    try:
-        return webbrowser.open(file.as_uri())
-    except (webbrowser.Error, OSError):
-        return False
+    return browsing.browse(file.as_uri())
