@@ -94,9 +94,9 @@ def test_an_address_that_others_reach_comes_with_a_warning(capsys: pytest.Captur
     door = open_door("0.0.0.0", 0)
     with door.listening:
         _tell(door, False)
-    said = capsys.readouterr()
-    assert "is not encrypted" in said.err
-    assert said.out.startswith(f"http://127.0.0.1:{door.url.partition('/#')[0].rpartition(':')[2]}/#token=")
+        said = capsys.readouterr()
+        assert "is not encrypted" in said.err
+        assert said.out == f"http://127.0.0.1:{door.port}/#token={door.token}\n"
 
 
 def test_it_begins_without_its_cluster_and_ends_with_ctrl_c(config: Path) -> None:
