@@ -59,7 +59,7 @@ endef
 test: $(READY) ## Run all tests that need nothing but Python
 	@$(call PYTEST,,-m "not real")
 
-test-real: $(READY) ## Run the contract on real programs too: control plane, scheduler, JobSet, Kueue, kro (needs Go; builds are cached)
+test-real: $(READY) ## Run the contract on real programs too, and the console in Chromium (needs Go and Chromium; builds are cached)
 	@$(call PYTEST,SLICEWORKS_REAL=1 GOGC=$(GOGC),-m real)
 
 test-lives: $(READY) ## Live 500 random lives of the slices controller: faults of the cloud, kills, JobSets that come and go
