@@ -73,7 +73,10 @@ def test_control_characters_are_shown_and_not_obeyed() -> None:
     assert "\x1b" not in closing(replace(eventful_day(), name="\x1b[31mred"), 80)
 
 
-def test_the_end_writes_the_page_and_returns_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_end_writes_the_page_and_returns_the_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # workers of a test run have one
     file = tmp_path / "day.html"
     assert rehearse_end.finish(eventful_day(), file) == 1
     out, err = capsys.readouterr()
