@@ -84,9 +84,11 @@ class Provider:
         return messages.message("UpgradeResponse")(upgraded_state=encode(_fitted(block, orjson.loads(request.raw_state.json))))
 
     async def configure(self, request: Any) -> Any:
-        """Take the provider's settings, in place of those of an earlier run."""
-        await self._settings.close()
-        self._settings = Settings.read(decode(request.config) or {})
+        """Take the provider's settings. With those of an earlier run, its connections are used again."""
+        found = Settings.read(decode(request.config) or {})
+        if found != self._settings:
+            await self._settings.close()
+            self._settings = found
         return messages.message("Verdict")()
 
     async def read(self, request: Any) -> Any:

@@ -30,8 +30,8 @@ class Settings:
     labels: dict[str, str]
     endpoints: dict[str, str]
     token: str
-    _sessions: dict[str, Session] = field(default_factory=dict)
-    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _sessions: dict[str, Session] = field(default_factory=dict, compare=False)
+    _locks: dict[str, asyncio.Lock] = field(default_factory=dict, compare=False)
 
     @classmethod
     def read(cls, config: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Self:
