@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.support.waiting import eventually
+
 from sliceworks.kube.resources import gvk_of
 from sliceworks.kube.well_known import well_known
 from sliceworks.loadtest.cluster import objects
@@ -32,6 +34,16 @@ def test_every_object_is_taken(api: Api, ns: str) -> None:
             answer = api.post(resource.path(ns), each, query=STRICT)
             assert answer.status == 201, f"{each['kind']}: {answer.text}"
             assert answer.warnings == []
+
+
+def test_its_pods_may_do_nothing_but_their_work(api: Api, ns: str) -> None:
+    """By Kubernetes' own strictest profile."""
+    api.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "restricted"}}}).ok()
+    [job, *_], [loose, *_] = made(ns, count=2), made(ns, count=2)
+    del loose["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"]
+    path = f"/apis/batch/v1/namespaces/{ns}/jobs"
+    eventually(lambda: "restricted" in " ".join(api.post(path, loose, query=STRICT).ok(201).warnings))
+    assert api.post(path, job, query=STRICT).ok(201).warnings == []
 
 
 def test_what_is_misspelt_is_refused(api: Api, ns: str) -> None:
