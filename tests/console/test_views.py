@@ -222,7 +222,7 @@ def test_a_job_tells_its_life_hosts_and_price() -> None:
         assert [(host.label, host.ready, host.node) for host in view.hosts] == [
             (f"slice-0/{index}", True, f"gke-{job.pools[0]}-{index}") for index in range(4)
         ]
-        assert (view.admitted_by, view.capacity, view.restarts_allowed, view.more_hosts) == (job.team, "on-demand", 3, 0)
+        assert (view.leads_to, view.capacity, view.restarts_allowed, view.more_hosts) == (job.team, "on-demand", 3, 0)
         shown = said([*job_nodes.top(view, None, True, small.world.now()), job_nodes.parts(view, small.world.now())])
         assert "4 of 4 ready" in shown
         assert "Restart" in shown

@@ -111,7 +111,7 @@ def parts(view: JobView, now: datetime) -> Node:
 
 def _about(view: JobView, now: datetime) -> Node:
     row = view.row
-    queue = [link(row.queue, f"/queues#{view.admitted_by}"), f", priority {row.priority or 'none'}"] if row.queue else "none"
+    queue = [link(row.queue, f"/queues#{view.leads_to}"), f", priority {row.priority or 'none'}"] if row.queue else "none"
     size = f"{row.slices} × {row.type or '?'}, {row.hosts} hosts, {amount_of(row.chips)} chips"
     return facts(
         (

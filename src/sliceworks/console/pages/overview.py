@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from sliceworks.console.nodes import (
     amount_of,
@@ -76,7 +77,16 @@ def _numbers(found: Overview) -> Node:
 def _uses(uses: tuple[Use, ...], what: str) -> Node | list[Node]:
     if not uses:
         return empty(f"No {what} has chips or waits for some.", icon_name="memory")
-    return [meter(each.name, each.used, each.quota, borrowed=each.borrowed, key=each.name, note=_note(each)) for each in uses]
+    return [
+        meter(_named(each.name, what), each.used, each.quota, borrowed=each.borrowed, key=each.name, note=_note(each))
+        for each in uses
+    ]
+
+
+def _named(name: str, what: str) -> Node:
+    """A team leads to its jobs, a type to its slices."""
+    page = "jobs" if what == "team" else "slices"
+    return link(name, f"/{page}?{urlencode({what: name})}")
 
 
 def _note(each: Use) -> str:

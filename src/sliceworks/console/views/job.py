@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.console.kinds import EVENTS, JOBSETS, PODS, WORKLOADS
+from sliceworks.console.kinds import EVENTS, JOBSETS, LOCAL_QUEUES, PODS, WORKLOADS
 from sliceworks.console.views.jobs import JobRow, job_row
 from sliceworks.console.views.troubles import Told, told
 from sliceworks.training.asked import asked
@@ -13,6 +13,7 @@ from sliceworks.training.hosts import Host, hosts
 from sliceworks.training.stages import line
 from sliceworks.training.states import workers
 from sliceworks.training.timeline import Step, timeline
+from sliceworks.training.words import QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,11 +28,11 @@ _MOST_EVENTS = 20
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """Everything on a job's page but the answer to why, and logs."""
+    """Everything on a job's page but the answer to why, and logs. `leads_to` is the ClusterQueue behind its queue."""
 
     row: JobRow
     line: str
-    admitted_by: str
+    leads_to: str
     image: str
     capacity: str
     restarts_allowed: int
@@ -56,7 +57,7 @@ def job_view(world: World, namespace: str, name: str, more: Iterable[Object] = (
     return JobView(
         row=job_row(jobset),
         line=line(jobset, workload, pods),
-        admitted_by=(((workload or {}).get("status") or {}).get("admission") or {}).get("clusterQueue", ""),
+        leads_to=_cluster_queue(world, jobset),
         image=str(pod["containers"][0].get("image", "")),
         capacity=ask.capacity if ask else "",
         restarts_allowed=(jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0),
@@ -66,6 +67,13 @@ def job_view(world: World, namespace: str, name: str, more: Iterable[Object] = (
         told=_told(world, [jobset, *([workload] if workload else []), *pods], more),
         going="deletionTimestamp" in jobset["metadata"],
     )
+
+
+def _cluster_queue(world: World, jobset: Object) -> str:
+    """The ClusterQueue that the job's own queue leads to; empty where it has none."""
+    metadata = jobset["metadata"]
+    local = world.table(LOCAL_QUEUES).get((metadata.get("labels") or {}).get(QUEUE, ""), metadata["namespace"])
+    return str(local["spec"]["clusterQueue"]) if local else ""
 
 
 def workload_of(world: World, jobset: Object) -> Object | None:
