@@ -94,6 +94,8 @@ class Engine:
     def pace(self, seconds: float) -> float:
         """How long something takes now: longer when more is under way than the machine does at once, and a little by chance."""
         knee, jitter = self.settings.knee, self.settings.jitter
+        if not knee and not jitter:
+            return seconds
         slower = max(1.0, self.under_way / knee) if knee else 1.0
         chance = 1.0 + jitter * (2 * self._chance.random() - 1) if jitter else 1.0
         return seconds * slower * chance
