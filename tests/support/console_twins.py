@@ -56,15 +56,19 @@ class LiveTwin:
 
     def run(self, *command: str) -> None:
         """A command of ours; it must succeed."""
+        _, told = (begun := self.begin(*command)).communicate()
+        assert begun.returncode == 0, told
+
+    def begin(self, *command: str) -> subprocess.Popen[str]:
+        """The same, without waiting for its end."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        done = subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-m", "sliceworks", *command],
             env={**os.environ, **self.variables, "PATH": path},
-            capture_output=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
         )
-        assert done.returncode == 0, done.stderr
 
     def do(self, work: Any) -> Any:
         """Ask the cluster something, on a loop of its own."""
@@ -83,20 +87,18 @@ def live_twin(folder: Path) -> Iterator[LiveTwin]:
     twin.work.mkdir()
     twin.run("twin", "start", "--memory", "--speed", "4", "--processes", "--config-connector", "-q")
     ports = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
-    controller = subprocess.Popen(
-        [sys.executable, "-m", "sliceworks", "controller", "run", "graphs", "--twin", *ports],
-        env={**os.environ, **twin.variables},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    begun = [twin.begin("controller", "run", "graphs", "--twin", *ports)]
     try:
         twin.do(_fill)
-        twin.run("models", "deploy", "--twin", "-q", "-y", "-f", str(ROOT / "examples" / "models-here" / "parrot.yaml"))
+        # It takes a while, and pages show what comes of it.
+        model = str(ROOT / "examples" / "models-here" / "parrot.yaml")
+        begun.append(twin.begin("models", "deploy", "--twin", "-q", "-y", "-f", model))
         _documents(twin.work)
         yield twin
     finally:
-        controller.send_signal(signal.SIGTERM)
-        controller.wait(20)
+        for each in begun:
+            each.send_signal(signal.SIGTERM)
+            each.communicate(timeout=20)
         twin.run("twin", "stop", "-q")
 
 
