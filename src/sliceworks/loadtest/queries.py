@@ -23,10 +23,16 @@ def ask(folder: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         for table, file in (("requests", REQUESTS), ("pieces", PIECES)):
             _load(connection, table, [each / file for each in runs])
         _load_runs(connection, [each / RUN for each in runs])
-        # From here on the query sees these tables and nothing of the machine.
+        # From here on the query sees these tables and nothing else of the machine. Rows are read when they are asked for: runs of
+        # millions need not fit into memory.
+        readable = ", ".join(f"'{_quoted(str(each / file))}'" for each in runs for file in (REQUESTS, PIECES))
+        connection.execute(f"SET allowed_paths = [{readable}]")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         try:
+            # Others could write to what may be read.
+            if any(each.type is not duckdb.StatementType.SELECT for each in connection.extract_statements(query)):
+                raise SliceworksError("only questions are answered", hint="begin with SELECT, FROM, WITH or DESCRIBE")
             found = connection.execute(query)
             return [column[0] for column in found.description or ()], found.fetchall()
         except duckdb.Error as error:
@@ -35,7 +41,7 @@ def ask(folder: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
 
 def _load(connection: duckdb.DuckDBPyConnection, table: str, files: list[Path]) -> None:
     parts = (f"SELECT '{_quoted(each.parent.name)}' AS run, * FROM read_parquet('{_quoted(str(each))}')" for each in files)
-    connection.execute(f"CREATE TABLE {table} AS {' UNION ALL BY NAME '.join(parts)}")
+    connection.execute(f"CREATE VIEW {table} AS {' UNION ALL BY NAME '.join(parts)}")
 
 
 def _load_runs(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> None:
