@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import orjson
 import pytest
 
 from sliceworks.rehearsal.course.blows import Blow
-from sliceworks.rehearsal.course.chips import Level
+from sliceworks.rehearsal.course.chips import Chips, Level
 from sliceworks.rehearsal.course.incidents import incidents
 from sliceworks.rehearsal.course.jobs import Turn
 from sliceworks.rehearsal.course.machines import Trouble, chip_named
 from sliceworks.rehearsal.course.spans import Spans
 from sliceworks.rehearsal.day.record import Answer, SliceLife, Span
+from sliceworks.twin.store.entries import Change, Entry
 
 
 def test_states_follow_each_other_and_those_of_no_time_are_forgotten() -> None:
@@ -35,6 +39,32 @@ def test_an_amount_has_a_course_and_hours() -> None:
     level.add(3600.0, -4)
     assert level.points == [(0.0, 4), (3600.0, 0)]
     assert level.hours(7200.0) == pytest.approx(4.0)
+
+
+def _change(kind: str, name: str, obj: dict[str, Any], verb: str = "ADDED") -> Change:
+    space = "vision" if kind == "pods" else ""
+    entry = Entry(
+        f"/{kind}", space, name, 1, orjson.dumps({"metadata": {"name": name, "namespace": space, **obj.pop("metadata", {})}, **obj})
+    )
+    return Change(verb, entry, None)
+
+
+def test_a_pod_has_its_chips_for_as_long_as_its_node_is_there() -> None:
+    chips = Chips(lambda namespace: f"team {namespace}")
+    labels = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice", "cloud.google.com/gke-nodepool": "v5e"}
+    node: dict[str, Any] = {"metadata": {"labels": labels}, "status": {"allocatable": {"google.com/tpu": "4"}}}
+    pod: dict[str, Any] = {
+        "spec": {"nodeName": "host", "containers": [{"name": "a", "resources": {"requests": {"google.com/tpu": "4"}}}]}
+    }
+    chips.see_node(0.0, _change("nodes", "host", dict(node)))
+    chips.see_pod(10.0, _change("pods", "a", dict(pod)))
+    assert (chips.used, chips.there) == (4, 4)
+    chips.see_node(3610.0, _change("nodes", "host", dict(node), "DELETED"))
+    chips.see_pod(3650.0, _change("pods", "a", dict(pod), "MODIFIED"))
+    assert (chips.used, chips.there) == (0, 0)
+    [used] = chips.usage()
+    assert (used.team, used.chip, used.points) == ("team vision", "v5e", ((10.0, 4), (3610.0, 0)))
+    assert chips.used_of_pool["team vision", "v5e"].hours(7200.0) == pytest.approx(4.0)
 
 
 def test_chips_are_called_by_their_generation_or_model() -> None:

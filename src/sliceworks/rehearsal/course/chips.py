@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.catalog import labels
@@ -43,13 +44,24 @@ class Level:
         return self._hours + self.now * (at - self._since) / 3600
 
 
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """What a pod has."""
+
+    team: str
+    chip: str
+    pool: str
+    count: int
+    node: str
+
+
 class Chips:
     """Counts them. `team_of` knows whose a namespace is."""
 
     def __init__(self, team_of: Callable[[str], str]) -> None:
         self._team_of = team_of
         self._nodes: dict[str, tuple[str, str, int]] = {}
-        self._pods: dict[tuple[str, str], tuple[str, str, str, int]] = {}
+        self._pods: dict[tuple[str, str], _Holding] = {}
         self._there: dict[str, Level] = defaultdict(Level)
         self._used: dict[tuple[str, str], Level] = defaultdict(Level)
         self.machines: dict[str, Level] = defaultdict(Level)
@@ -85,6 +97,10 @@ class Chips:
             self._nodes[change.name] = now
         if before == now:
             return
+        if now is None:
+            # What is left of its pods has nothing any more.
+            for key in [key for key, pod in self._pods.items() if pod.node == change.name]:
+                self._hold(at, key, None)
         for found, sign in ((before, -1), (now, 1)):
             if found is not None:
                 chip, pool, count = found
@@ -95,31 +111,29 @@ class Chips:
 
     def see_pod(self, at: float, change: Change) -> None:
         """A pod has begun or ceased to have chips."""
-        key = (change.namespace, change.name)
-        before = self._pods.get(key)
-        now = None if change.type == "DELETED" else self._holding(change.obj)
+        self._hold(at, (change.namespace, change.name), None if change.type == "DELETED" else self._holding(change.obj))
+
+    def _hold(self, at: float, key: tuple[str, str], now: _Holding | None) -> None:
+        before = self._pods.pop(key, None)
+        if now is not None:
+            self._pods[key] = now
         if before == now:
             return
         for found, sign in ((before, -1), (now, 1)):
             if found is not None:
-                team, chip, pool, count = found
-                self._used[team, chip].add(at, sign * count)
-                self.used_of_pool[team, pool].add(at, sign * count)
-        if now is None:
-            del self._pods[key]
-        else:
-            self._pods[key] = now
+                self._used[found.team, found.chip].add(at, sign * found.count)
+                self.used_of_pool[found.team, found.pool].add(at, sign * found.count)
 
-    def _holding(self, pod: Object) -> tuple[str, str, str, int] | None:
+    def _holding(self, pod: Object) -> _Holding | None:
         node = pod["spec"].get("nodeName")
-        if not node or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        if node not in self._nodes or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             return None
         asked = pod_requests(pod["spec"])
         count = next((int(asked[kind]) for kind in _KINDS if asked.get(kind)), 0)
         if not count:
             return None
-        chip, pool, _ = self._nodes.get(node, (chip_named(pod["spec"].get("nodeSelector") or {}), "", 0))
-        return self._team_of(pod["metadata"]["namespace"]), chip, pool, count
+        chip, pool, _ = self._nodes[node]
+        return _Holding(self._team_of(pod["metadata"]["namespace"]), chip, pool, count, node)
 
 
 def _machine(node: Object) -> tuple[str, str, int]:
