@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import small_platforms
 
 from sliceworks.rehearsal import documents
+from sliceworks.rehearsal.course.course import Options, rehearse_day
+from sliceworks.rehearsal.course.program import read
 from sliceworks.rehearsal.rehearse import rehearse
 
 if TYPE_CHECKING:
@@ -104,3 +107,14 @@ def test_one_seed_gives_one_drill() -> None:
     first, second, other = (rehearsed(folder, 60.0, seed) for seed in (1, 1, 2))
     assert first.deaths == second.deaths != other.deaths
     assert first.moments == second.moments
+
+
+def test_a_day_meets_its_expectations_whoever_dies(tmp_path: Path) -> None:
+    program = read(small_platforms.write(tmp_path / "day"))
+    assert program.scenario is not None
+    for seed in range(2):
+        (work := tmp_path / str(seed)).mkdir()
+        day = rehearse_day(program, Options(work, seed, program.scenario.spec.duration, drill=60.0))
+        assert day.kept, [(check.expected, check.actual) for step in day.steps for check in step.checks if not check.kept]
+        assert len(day.deaths) > 10
+        assert any(death.at_work for death in day.deaths)

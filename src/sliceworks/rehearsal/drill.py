@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EVERY = 300.0
 """Seconds from one death to the next, unless somebody says otherwise."""
-_DOWN, _PATIENCE, _REQUESTS = 30.0, 180.0, 10
+_DOWN, _PATIENCE, _REQUESTS = 30.0, 600.0, 10
 
 
 @dataclass(frozen=True, slots=True)
