@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import venv
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.request import urlopen
@@ -112,15 +114,25 @@ def aiperf(url: str, rate: float, seconds: float, *, stream: bool) -> Arrivals |
         command += ["--input-file", str(prompts), "--custom-dataset-type", "single_turn", "--ui", "none", "--workers-max", "1"]
         command += ["--request-rate", f"{rate:g}", "--request-rate-mode", "constant", "--request-count", f"{rate * seconds:.0f}"]
         command += ["--no-server-metrics", "--no-gpu-telemetry", "--artifact-dir", f"{folder}/artifacts", *_streaming(stream)]
-        try:
-            subprocess.run(command, capture_output=True, timeout=60 + 4 * seconds, check=True)
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            progress.say(f"AIPerf did not come to its end: {str(error)[-80:]}")
+        if problem := _ended(command, 90 + 6 * seconds):
+            progress.say(f"AIPerf did not come to its end: {problem}")
         came, figures = arrivals(url, rate, seconds), Path(folder) / "artifacts" / "profile_export_aiperf.json"
         if came is None or not figures.exists():
             return came
         times = orjson.loads(figures.read_bytes())["time_to_first_token" if stream else "request_latency"]
         return replace(came, said=(times["p50"], times["p99"]))
+
+
+def _ended(command: list[str], patience: float) -> str:
+    """Run something that starts processes of its own, and leave none of them behind; why it did not come to its end."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            code = process.wait(patience)
+        except subprocess.TimeoutExpired:
+            code = None
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return "" if code == 0 else f"it took longer than {patience:.0f} s" if code is None else f"exit code {code}"
 
 
 def _streaming(stream: bool) -> list[str]:
