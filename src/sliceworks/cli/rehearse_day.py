@@ -97,10 +97,10 @@ def _go_on(home: Home, program: Program) -> None:
 
     connector = program.environment is not None and program.environment.spec.self_service is not None
     with progress.working("Starting the twin as the day has left it"):
-        state = twins.start(home, homes.Settings(config_connector=connector), _START)
+        state = twins.start(home, homes.Settings(config_connector=connector, steered=True), _START)
     for line in (
         f"Look at it:  export KUBECONFIG={state.kubeconfig}; kubectl get jobsets,pods -A",
-        f"             sliceworks console --kubeconfig {state.kubeconfig}",
+        f"             SLICEWORKS_TWIN={NAME} sliceworks console --twin",
         f"Stop it:     sliceworks twin stop --name {NAME}",
     ):
         progress.say(line)
