@@ -209,3 +209,19 @@ def test_time_that_is_held_can_be_let_pass_a_little() -> None:
             return loop.time(), heard
 
     assert clock.run(main(), virtual=True) == (10.0, ["early"])
+
+
+def test_virtual_timers_of_one_moment_fire_in_the_order_in_which_they_were_set() -> None:
+    def heard(others: int) -> list[int]:
+        async def main() -> list[int]:
+            loop, found = asyncio.get_running_loop(), list[int]()
+            for number in range(50):
+                for other in range(others):
+                    loop.call_later(1 + (number * 7 + other) % 11, found.append, -1).cancel()
+                loop.call_at(20.0, found.append, number)
+            await clock.sleep(30)
+            return found
+
+        return clock.run(main(), virtual=True)
+
+    assert heard(0) == heard(3) == list(range(50))
