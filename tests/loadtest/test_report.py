@@ -10,12 +10,13 @@ import orjson
 import pytest
 from tests.support.load_tests import failed, record, spec, written
 
-from sliceworks.loadtest import arrivals, results
+from sliceworks.loadtest import arrivals, results, series
 from sliceworks.loadtest.plans import Plan
 from sliceworks.loadtest.prompts import Prompt, Prompts
 from sliceworks.loadtest.report import html, markdown, words
 from sliceworks.loadtest.rows import Failure
 from sliceworks.loadtest.running import Outcome
+from sliceworks.specs.objectives import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +59,22 @@ def test_html_stands_alone_and_says_the_same(tmp_path: Path) -> None:
     assert sum(rates["failed"]["y"]) > 0
     slowest = titles["Distribution of times"]["series"][0]
     assert slowest["x"][-1] == pytest.approx(run["summary"]["times"]["e2e"]["max"])
+
+
+def test_what_was_good_enough_is_drawn_where_there_are_objectives(tmp_path: Path) -> None:
+    run, plan = concluded(tmp_path, slo=["e2e p99 < 120ms"])
+    page = html.render(run, tmp_path, plan.schedule.moments / 1e9, 3.0, 0.0)
+    drawn = series.over_time(tmp_path, 3.0, plan.schedule.moments / 1e9, (parse("e2e p99 < 120ms"),))
+    assert "Within all objectives" in page
+    assert sum(drawn["good"]) * 0.25 == 19  # of the first twenty, which take up to 119 ms, one failed
+    assert sum(drawn["good"]) < sum(drawn["answered"])
+
+
+def test_a_run_without_a_row_has_a_page(tmp_path: Path) -> None:
+    asked = spec(slo=["e2e p99 < 1s"])
+    plan = Plan(asked, arrivals.schedule(asked.stages, 0), Prompts((Prompt("x"),)), asked.target.url)
+    run = results.conclude("none", plan, Outcome(0.0, "it broke off", ()), written(tmp_path, []), {})
+    assert "no request was measured" in html.render(run, tmp_path, plan.schedule.moments / 1e9, 1.0, 0.0)
 
 
 def test_a_name_cannot_break_the_page(tmp_path: Path) -> None:

@@ -17,28 +17,34 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sliceworks.loadtest.samples import Sample
+    from sliceworks.specs.objectives import Objective
 
     Floats = NDArray[np.float64]
 
 _POINTS = 200
 _SHARES = np.concatenate([np.linspace(0, 0.9, 91), 1 - np.geomspace(0.1, 1e-5, 60)])
+_SHOWN = {"e2e": ("p50", "p90", "p99"), "ttft": ("ttft p50", "ttft p99"), "tpot": ("tpot p50", "tpot p99")}
 _DRAWN = {"end to end": "e2e", "from sending": "service", "first token": "ttft"}
 
 
-def over_time(folder: Path, lasts: float, moments: Floats) -> dict[str, list[Any]]:
-    """By moments of the run: requests asked, sent, answered and failed per second, tokens of those that ended then, and percentiles
-    of those that were to leave then."""
+def over_time(folder: Path, lasts: float, moments: Floats, objectives: tuple[Objective, ...] = ()) -> dict[str, list[Any]]:
+    """By moments of the run: requests asked, sent, answered, failed and good enough per second, tokens of those that ended then,
+    and percentiles of those that were to leave then."""
     step = max(round(lasts / _POINTS, 3), 0.25)
     with Table(folder) as table:
         edges = np.arange(np.floor(table.intended[-1] / step) + 2) * step if table.count else np.zeros(1)
+
+        def rate(at: Floats, weights: Floats | None = None) -> list[float]:
+            return (np.histogram(at, edges, weights=weights)[0] / step).tolist() if table.count else []
+
         ended = table.column("ended")
         rates = {"asked": moments, "sent": table.column("sent"), "answered": ended[table.good], "failed": ended[~table.good]}
+        rates["good"] = ended[table.within(objectives)]
         found: dict[str, list[Any]] = {"at": edges[:-1].tolist()}
-        found |= {name: (np.histogram(values, edges)[0] / step).tolist() for name, values in rates.items() if len(edges) > 1}
-        for measure, shown in (("e2e", ("p50", "p90", "p99")), ("ttft", ("ttft p50", "ttft p99"))):
+        found |= {name: rate(values) for name, values in rates.items()}
+        found["tokens"] = rate(ended, table.column(f"coalesce({TOKENS}, 0)"))
+        for measure, shown in _SHOWN.items():
             found |= _percentiles(*table.measure(measure), edges, shown)
-        tokens = table.column(f"coalesce({TOKENS}, 0)")
-        found["tokens"] = (np.histogram(ended, edges, weights=tokens)[0] / step).tolist() if len(edges) > 1 else []
     return found
 
 

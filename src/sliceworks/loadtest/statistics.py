@@ -139,7 +139,7 @@ def summarise(folder: Path, window: Window, objectives: tuple[Objective, ...] = 
             tokens_in=int(tokens_in or 0),
             tokens_out=int(tokens_out or 0),
             bytes_in=int(bytes_in or 0),
-            good=table.within(objectives),
+            good=int(table.within(objectives).sum()),
             answered=answered,
             tokens_meanwhile=float(tokens or 0),
             coalesced=float(whole.counts[whole.values <= 0].sum() / whole.count) if whole.count else 0.0,

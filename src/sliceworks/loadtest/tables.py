@@ -114,11 +114,11 @@ class Table:
         """How many were sent by users, who have no schedule: what they sent is what they were to send."""
         return int(self.one(f"count(*) FILTER (number >= {USERS_FROM})")[0])
 
-    def within(self, objectives: tuple[Objective, ...]) -> int:
-        """How many requests succeeded within the limits of all objectives."""
+    def within(self, objectives: tuple[Objective, ...]) -> NDArray[np.bool_]:
+        """Which requests succeeded within the limits of all objectives."""
         good = self.good.copy()
         for each in objectives:
             if each.measure in _EACH:
                 values = self.column(_EACH[each.measure])
                 good &= ~(values >= each.limit) if each.measure in _NOT_ALWAYS else values < each.limit
-        return int(good.sum())
+        return good

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.pages import Safe, file, page, table, tag
 from sliceworks.loadtest import series
 from sliceworks.loadtest.report import words
+from sliceworks.specs.objectives import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 def render(run: dict[str, Any], folder: Path, moments: NDArray[np.float64], lasts: float, begins: float) -> str:
     """The whole page; `moments` are those of the schedule, in seconds."""
-    charts = _charts(run, series.over_time(folder, lasts, moments), series.distributions(folder, begins))
+    objectives = tuple(parse(each["text"]) for each in run["objectives"])
+    charts = _charts(run, series.over_time(folder, lasts, moments, objectives), series.distributions(folder, begins))
     body = [
         tag("h1", run["name"]),
         tag("p", words.verdict(run), class_=f"verdict {_tone(run)}"),
@@ -55,6 +57,7 @@ def _charts(run: dict[str, Any], times: dict[str, list[Any]], spread: dict[str, 
     charts: list[dict[str, Any]] = [
         {"title": "Latency over time, end to end", "x": "s", "y": "s", "logY": True, "series": lines("p50", "p90", "p99")},
         {"title": "First token over time", "x": "s", "y": "s", "logY": True, "series": lines("ttft p50", "ttft p99")},
+        {"title": "Time per output token", "x": "s", "y": "s", "logY": True, "series": lines("tpot p50", "tpot p99")},
         {"title": "Requests per second", "x": "s", "y": "/s", "series": lines("asked", "sent", "answered", "failed")},
         {"title": "Tokens per second", "x": "s", "y": "/s", "series": lines("tokens")},
         {
@@ -67,6 +70,8 @@ def _charts(run: dict[str, Any], times: dict[str, list[Any]], spread: dict[str, 
             ],
         },
     ]
+    if run["objectives"]:
+        charts.insert(4, {"title": "Within all objectives", "x": "s", "y": "/s", "series": lines("answered", "good")})
     points = [(each["delivery"]["rateSent"], each["times"].get("e2e", {})) for each in run["phases"]]
     if len(points) > 1:
         some = [
