@@ -84,6 +84,10 @@ def test_settings_are_remembered_and_rubbish_is_not_believed() -> None:
     assert home.settings() == homes.Settings()
     home.remember(homes.Settings(6443, True, 60.0))
     assert home.settings() == homes.Settings(6443, True, 60.0)
+    home.remember(homes.Settings(steered=True))
+    assert home.settings() == homes.Settings(steered=True)
+    ways = (homes.Settings(), homes.Settings(speed=2.0), homes.Settings(steered=True))
+    assert [each.own_clock for each in ways] == [False, True, True]
     for rubbish in ("{", "[]", '{"port": "x"}'):
         Path(home.directory / "twin.json").write_text(rubbish)
         assert home.settings() == homes.Settings()

@@ -13,6 +13,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, InvalidDocument
 from sliceworks.cli import main
 from sliceworks.kube import open_client
+from sliceworks.kube.well_known import NODE
 from sliceworks.rehearsal import documents, homes, injection
 from sliceworks.rehearsal.rehearse import Rehearsal, rehearse
 from sliceworks.rehearsal.scenarios import Step, numbered, plan
@@ -178,3 +179,20 @@ def test_a_twin_on_the_machines_time_is_not_moved_on(capsys: pytest.CaptureFixtu
     assert main.run(["twin", "start", "--memory", "--quiet"]) == 0
     assert main.run(["twin", "advance", "1h"]) == 1
     assert "this twin keeps the machine's own time: start it with --speed to move it on" in capsys.readouterr().err
+    assert main.run(["twin", "stop", "--quiet"]) == 0
+    assert main.run(["twin", "start", "--memory", "--speed", "1", "--quiet"]) == 0
+    assert main.run(["twin", "advance", "1h", "--quiet"]) == 0
+    clock.run(_fast_then_paused(homes.find("default").kubeconfig))
+    assert main.run(["twin", "stop", "--quiet", "--timeout", "10s"]) == 0
+
+
+async def _fast_then_paused(kubeconfig: Path) -> None:
+    """At the fastest a client is not too slow for it, and one that is paused still answers."""
+    async with open_client(kubeconfig) as client:
+        await injection.set_pace(client, speed=3600)
+    async with open_client(kubeconfig) as client:
+        assert (await client.list_all(NODE)).items == []
+        await clock.sleep(0.2)
+        assert (await client.list_all(NODE)).items == []
+        assert (await injection.set_pace(client, paused=True)).speed == 3600
+        assert (await client.list_all(NODE)).items == []

@@ -52,11 +52,12 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, kubeconfig: str | None, c
 
     _check(kubeconfig, context, twin)
     state = running_twin() if twin else None
-    if state is None or state.settings.speed == 1.0:
+    if state is None or not state.settings.own_clock:
         return clock.run(main())
     from sliceworks.rehearsal import injection
 
-    return clock.run(main(), speed=state.settings.speed, start=injection.now(Path(state.kubeconfig)))
+    pace = injection.pace_now(Path(state.kubeconfig))
+    return clock.run(main(), speed=pace.speed or 1.0, start=pace.now)
 
 
 def _check(kubeconfig: str | None, context: str | None, twin: bool) -> None:

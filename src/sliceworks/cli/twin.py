@@ -44,7 +44,9 @@ def twin() -> None:
 )
 @click.option("--memory", is_flag=True, help="Keep nothing: what it holds ends with it.")
 @click.option(
-    "--speed", type=click.FloatRange(0, 1e6, min_open=True), default=1.0, show_default=True, help="How fast its time runs."
+    "--speed",
+    type=click.FloatRange(0, 1e6, min_open=True),
+    help="How fast its time runs; it can then be stopped and moved on.  [default: with the machine's]",
 )
 @click.option(
     "--workloads/--no-workloads", default=True, help="Run workloads: schedule pods, run Jobs, Deployments, JobSets.  [default: yes]"
@@ -60,7 +62,7 @@ def start(
     name: str,
     port: int,
     memory: bool,
-    speed: float,
+    speed: float | None,
     workloads: bool,
     processes: bool,
     config_connector: bool,
@@ -72,7 +74,8 @@ def start(
     from sliceworks.rehearsal import homes, twins
 
     home = homes.find(name)
-    settings = homes.Settings(port, memory, speed, workloads, processes, config_connector, cloud_port)
+    given = (port, memory, speed or 1.0, workloads, processes, config_connector, cloud_port)
+    settings = homes.Settings(*given, steered=speed is not None)
     if foreground:
         twins.run_here(home, settings)
         return

@@ -34,7 +34,8 @@ DEFAULT_NAME = "default"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a twin was started: kept, so that it comes back the same way."""
+    """How a twin was started: kept, so that it comes back the same way. One that is `steered` has a clock of its own, which can be
+    stopped, moved on and let run faster; one at another speed always has."""
 
     port: int = 0
     memory: bool = False
@@ -43,6 +44,11 @@ class Settings:
     processes: bool = False
     config_connector: bool = False
     cloud_port: int = 0
+    steered: bool = False
+
+    @property
+    def own_clock(self) -> bool:
+        return self.steered or self.speed != 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,8 @@ class Home:
             port, speed = int(found.get("port", 0)), float(found.get("speed", 1.0))
             memory, workloads = bool(found.get("memory", False)), bool(found.get("workloads", True))
             processes, config_connector = bool(found.get("processes", False)), bool(found.get("config_connector", False))
-            return Settings(port, memory, speed, workloads, processes, config_connector, int(found.get("cloud_port", 0)))
+            cloud_port, steered = int(found.get("cloud_port", 0)), bool(found.get("steered", False))
+            return Settings(port, memory, speed, workloads, processes, config_connector, cloud_port, steered)
         except (TypeError, ValueError):
             return Settings()
 

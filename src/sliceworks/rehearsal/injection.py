@@ -72,14 +72,14 @@ def advance(kubeconfig: Path, seconds: float) -> str:
     return clock.run(main())
 
 
-def now(kubeconfig: Path) -> datetime:
-    """What a twin's clock shows."""
+def pace_now(kubeconfig: Path) -> Pace:
+    """`pace`, by a twin's kubeconfig."""
 
     async def main() -> Pace:
         async with open_client(kubeconfig) as client:
             return await pace(client)
 
-    return clock.run(main()).now
+    return clock.run(main())
 
 
 def inject(kubeconfig: Path, scenario: Scenario, folder: Path, told: Callable[[Happening], None]) -> None:

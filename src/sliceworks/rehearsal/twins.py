@@ -51,7 +51,7 @@ def run_here(home: Home, settings: Settings) -> None:
 
     with home.held():
         home.remember(settings)
-        clock.run(main(), speed=settings.speed)
+        clock.run(main(), speed=settings.speed, start=clock.now() if settings.own_clock else None)
 
 
 async def _tell(home: Home) -> None:
@@ -127,7 +127,8 @@ def _spawn(home: Home, settings: Settings, timeout: float) -> State:
     log = os.open(home.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     command = [sys.executable, "-m", "sliceworks", "twin", "start", "--foreground", "--name", home.name]
-    command += ["--port", str(settings.port), "--speed", repr(settings.speed), *(["--memory"] if settings.memory else [])]
+    command += ["--port", str(settings.port), *(["--memory"] if settings.memory else [])]
+    command += ["--speed", repr(settings.speed)] if settings.own_clock else []
     command += [] if settings.workloads else ["--no-workloads"]
     command += ["--processes"] if settings.processes else []
     command += ["--config-connector"] if settings.config_connector else []

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Beside = Callable[[Cluster], AbstractAsyncContextManager[None]]
 _LOOPBACK = "127.0.0.1"
+_FASTEST = 3600.0
 _RECURSION = 5_000
 """Enough for every walk over the deepest document that is let in."""
 
@@ -107,12 +108,12 @@ async def _serve(
         config_connector=options.config_connector,
     )
     async with cluster:
-        limits = Limits().at_speed(options.speed)
+        limits = _limits(options.speed)
         server, cloud = Server(cluster.api.handle, limits), Server(cluster.cloud.serve, limits)
         port = await _listening(server, options.host, options.port, "--port", certificates.server_context(made))
         # Google's clients and Terraform take plain HTTP, which is never offered to other machines.
         cloud_port = await _listening(cloud, _LOOPBACK, options.cloud_port, "--cloud-port")
-        _debug(cluster)
+        _debug(cluster, (server, cloud))
         host = f"[{options.host}]" if ":" in options.host else options.host
         url = f"https://{host}:{port}"
         cluster.reached_at(url, ca.encode())
@@ -126,6 +127,8 @@ async def _serve(
         with collector.rested():
             async with beside(cluster) if beside else nullcontext():
                 await stop.wait()
+                if isinstance(loop, clock.ScaledLoop):
+                    loop.pause(False)  # what ends within a time would never end
         ready.unlink(missing_ok=True)
         await cloud.stop()
         await server.stop()
@@ -177,7 +180,14 @@ def _write_private(file: Path, data: bytes) -> None:
     temporary.replace(file)
 
 
-def _debug(cluster: Cluster) -> None:
+def _limits(speed: float) -> Limits:
+    """What clients may take, in the twin's time. How long a handshake may take is fixed once: for the fastest that time may run."""
+    limits = Limits().at_speed(speed)
+    steered = isinstance(asyncio.get_running_loop(), clock.ScaledLoop)
+    return replace(limits, handshake=Limits().handshake * max(speed, _FASTEST)) if steered else limits
+
+
+def _debug(cluster: Cluster, servers: tuple[Server, ...]) -> None:
     """Paths of the twin's own, for its administrator: forget history; wait in the twin's time, move it on, stop it."""
 
     async def compact(request: Request) -> Response:
@@ -197,6 +207,8 @@ def _debug(cluster: Cluster) -> None:
     async def pace(request: Request) -> Response:
         if request.method != "GET":
             _set_pace(request)
+            for each in servers:
+                each.limits = _limits(_scaled().speed)
         return _moment()
 
     debug = {"compact": compact, "sleep": sleep, "advance": advance, "clock": pace}
