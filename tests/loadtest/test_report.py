@@ -84,6 +84,12 @@ def test_a_name_cannot_break_the_page(tmp_path: Path) -> None:
     assert "alert(1)</script>" not in page
 
 
+def test_a_figure_says_how_far_it_may_be_off() -> None:
+    times = {"p50": 0.2, "p99": 1.0, "within": {"p50": (0.19, 0.21)}}
+    (row,) = words.rows({"times": {"e2e": times}})
+    assert row == ("end to end", "–", "200 ms ±5.0%", "–", "1 s", "–", "–")
+
+
 def test_an_early_end_is_told(tmp_path: Path) -> None:
     run, _ = concluded(tmp_path, stopped="somebody pressed Ctrl-C")
     assert words.verdict(run) == "INVALID: ended early: somebody pressed Ctrl-C"

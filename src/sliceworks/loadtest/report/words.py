@@ -44,8 +44,8 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _cell(times: dict[str, Any], column: str) -> str:
-    bounds = times["within"].get(column)
-    return time(times.get(column)) + (f" ± {time(bounds[1] - times[column])}" if bounds else "")
+    found, bounds = times.get(column), times["within"].get(column)
+    return time(found) + (f" ±{(bounds[1] - found) / found:.1%}" if bounds and found else "")
 
 
 def facts(run: dict[str, Any]) -> list[tuple[str, str]]:
