@@ -71,6 +71,8 @@ def test_a_load_test_may_ask_a_model_service_of_the_folder(tmp_path: Path) -> No
     [aimed] = aim(found.load_tests, found.services)
     assert (aimed.spec.model, aimed.spec.api) == ("parrot", "openai-chat")
     assert [model["name"] for model in gateway(found.gateways, [aimed])["spec"]["models"]] == ["parrot"]
+    found = _load(folder, test.replace("url: http://127.0.0.1:1", "modelService: {file: model.yaml}"))
+    assert [each.spec.model for each in aim(found.load_tests, ())] == ["parrot"]
     with pytest.raises(InvalidDocument, match="there is no ModelService raven in this folder"):
         _load(folder, test.replace("url: http://127.0.0.1:1", "modelService: {name: raven}"))
 

@@ -1,10 +1,12 @@
-"""Whom load tests of a rehearsal ask: the gateway of the folder, or one for the models that they name. Pure."""
+"""Whom load tests of a rehearsal ask: the gateway of the folder, or one for the models that they name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.specs import documents
 from sliceworks.specs.load_test import asked_wrongly
@@ -68,11 +70,12 @@ def _api(spec: LoadTestSpec) -> str:
 
 
 def _service(test: Document, name: str, file: str, services: Sequence[Document]) -> ModelService:
-    for document in services:
-        if document.data["metadata"]["name"] == name or (file and document.file.endswith(file)):
+    beside = yamls.load_path(Path(test.file).parent / file) if file else services
+    for document in beside:
+        if document.data.get("kind") == "ModelService" and (file or document.data["metadata"]["name"] == name):
             return cast("ModelService", documents.read(document))
     place = test.place("spec", "target", "modelService")
-    raise InvalidDocument(f"there is no ModelService {name or file} in this folder", place=place)
+    raise InvalidDocument(f"there is no ModelService {name or f'in {file}'}{'' if file else ' in this folder'}", place=place)
 
 
 def _model(test: Document, service: ModelService) -> str:
