@@ -89,6 +89,33 @@ def test_several_workers_share_exactly(tmp_path: Path) -> None:
     assert clocks["apart"] <= clocks["uncertain"] + clocks["drift"] + 0.001  # they are processes of one machine
 
 
+_SKEWED = """
+import runpy, sys, time
+real, sys.argv = time.time_ns, ["generator", *sys.argv[1:]]
+time.time_ns = lambda: real() + 3_000_000_000
+runpy.run_module("sliceworks.loadtest.generator", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_sender_whose_clock_is_wrong_begins_with_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two is on a machine whose clock is three seconds ahead."""
+    start, begun = asyncio.create_subprocess_exec, list[str]()
+
+    async def skewed(*command: str, **options: Any) -> asyncio.subprocess.Process:
+        begun.append(command[-1])
+        program, _, _, *rest = command
+        changed = (program, "-c", _SKEWED, *rest) if len(begun) == 3 else command  # the master comes first
+        return await start(*changed, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", skewed)
+    done = run(tmp_path, Golden(tokens=1), stages=[{"constant": 20, "for": "2s"}], workers={"count": 2})
+    assert done.result["problems"] == []
+    assert done.result["clocks"]["apart"] == pytest.approx(3, abs=0.5)
+    assert done.result["clocks"]["uncertain"] < 0.5
+    late = [each.came - done.plan.schedule.moments[each.number] / 1e9 for each in done.golden.seen.values()]
+    assert max(late) - min(late) < 1.5
+
+
 def test_users_wait_for_their_answers(tmp_path: Path) -> None:
     prompts = {"texts": ["Hello"], "turns": 3}
     done = run(tmp_path, Golden(tokens=2, first=0.02), stages=[{"users": 4, "for": "1s"}], prompts=prompts)
