@@ -93,6 +93,16 @@ def test_without_a_name_it_lies_among_our_own_files(tmp_path: Path, monkeypatch:
     assert rehearse_end.write_page(replace(eventful_day(), name="../../a b")) == tmp_path / "rehearsals" / "a-b.html"
 
 
+def test_reports_of_load_tests_lie_beside_the_page(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "report.html").write_text("a report")
+    day = eventful_day()
+    runs = [replace(day.measured.load_runs[0], report=str(tmp_path / "work" / name)) for name in ("report.html", "missing.html")]
+    kept = rehearse_end.with_reports(replace(day, measured=replace(day.measured, load_runs=tuple(runs))), tmp_path / "day.html")
+    assert [run.report for run in kept.measured.load_runs] == ["day-chat.html", ""]
+    assert (tmp_path / "day-chat.html").read_text() == "a report"
+
+
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SliceworksError, match=r"the page cannot be written to .*missing/day.html: No such file or directory"):
         rehearse_end.write_page(eventful_day(), tmp_path / "missing" / "day.html")

@@ -10,7 +10,7 @@ import click
 from sliceworks.base import progress
 from sliceworks.cli import options
 from sliceworks.cli.output import Report, show
-from sliceworks.cli.rehearse_end import finish, report_options
+from sliceworks.cli.rehearse_end import finish, page_file, report_options
 
 if TYPE_CHECKING:
     from sliceworks.base.errors import InvalidDocument
@@ -74,7 +74,8 @@ def rehearse(
         seed = scenario.spec.seed if scenario else 0
     if not (found.is_day or keep or report or open_it):
         return _apply(folder, scenario, output, seconds=seconds, seed=seed, drill=killing)
-    day = rehearse_day.perform(found, seed=seed, seconds=seconds, skipped=skipped, keep=keep, drill=killing)
+    page = page_file(found.folder.resolve().name, report)
+    day = rehearse_day.perform(found, page, seed=seed, seconds=seconds, skipped=skipped, keep=keep, drill=killing)
     if output != "table":
         rehearse_day.show_record(day, output)
     return finish(day, report, open_it=open_it, words=output == "table")

@@ -14,6 +14,7 @@ import click
 
 from sliceworks.base import clock, progress
 from sliceworks.base.errors import SliceworksError, UsageError
+from sliceworks.cli.rehearse_end import with_reports
 from sliceworks.cli.rehearse_live import Live
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ NAME = "rehearsal"
 _START = 60.0
 
 
-def perform(program: Program, *, seed: int, seconds: float, skipped: frozenset[str], keep: bool, drill: float | None = None) -> Day:
-    """Rehearse it, and leave the twin running where that is wanted."""
+def perform(
+    program: Program, page: Path, *, seed: int, seconds: float, skipped: frozenset[str], keep: bool, drill: float | None = None
+) -> Day:
+    """Rehearse it, and leave the twin running where that is wanted. Reports of load tests are put beside the day's page."""
     from sliceworks.rehearsal.course.course import Options, rehearse_day
 
     with tempfile.TemporaryDirectory(prefix="sliceworks-rehearsal-") as work, _ending_as_interrupted():
@@ -38,9 +41,9 @@ def perform(program: Program, *, seed: int, seconds: float, skipped: frozenset[s
         start = clock.now() - timedelta(seconds=seconds) if keep else None
         asked = Options(Path(work), seed, seconds, skipped, keep, start, drill)
         if keep:
-            return _kept(program, asked)
+            return with_reports(_kept(program, asked), page)
         with Live() as live:
-            return rehearse_day(program, asked, live)
+            return with_reports(rehearse_day(program, asked, live), page)
 
 
 def skipped(only: tuple[str, ...], skip: tuple[str, ...]) -> frozenset[str]:

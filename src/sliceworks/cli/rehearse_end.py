@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -54,11 +55,9 @@ def write_page(day: Day, report: Path | None = None) -> Path:
     """The page in its file, whole or not at all."""
     from sliceworks.rehearsal.day.page import render
 
-    file = (report or _default(day)).absolute()
+    file = page_file(day.name, report)
     fresh = file.with_name(f".{file.name}.new")
     try:
-        if report is None:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh.write_text(render(day), encoding="utf-8")
         fresh.replace(file)
     except OSError as error:
@@ -69,11 +68,32 @@ def write_page(day: Day, report: Path | None = None) -> Path:
     return file
 
 
-def _default(day: Day) -> Path:
+def page_file(name: str, report: Path | None) -> Path:
+    """Where the page of a day is written: where somebody wants it, or among our own files."""
+    if report is not None:
+        return report.absolute()
     from sliceworks.rehearsal import homes
 
-    name = re.sub(r"[^A-Za-z0-9.-]+", "-", day.name).strip(".-") or "day"
-    return homes.root() / "rehearsals" / f"{name}.html"
+    folder = homes.root() / "rehearsals"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder / f"{_plain(name)}.html"
+
+
+def with_reports(day: Day, file: Path) -> Day:
+    """The day with the reports of its load tests beside the page: what is in a folder for the time being is copied."""
+    runs = []
+    for run in day.measured.load_runs:
+        kept = file.with_name(f"{file.stem}-{_plain(run.name)}.html")
+        try:
+            shutil.copyfile(run.report, kept)
+            runs.append(replace(run, report=kept.name))
+        except OSError:
+            runs.append(replace(run, report=""))  # the page tells the same in short
+    return replace(day, measured=replace(day.measured, load_runs=tuple(runs)))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip(".-") or "day"
 
 
 def _closing(day: Day) -> str:

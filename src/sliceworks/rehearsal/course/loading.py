@@ -14,7 +14,7 @@ import sys
 import threading
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +90,7 @@ class Bench:
 
     def _test(self, test: Aimed, folder: Path, url: str) -> LoadRun:
         from sliceworks.loadtest import merging, plans, results
+        from sliceworks.loadtest.report import writing
         from sliceworks.loadtest.running import Run
 
         name, place = test.name, self.work / "load-tests" / test.name
@@ -98,7 +99,10 @@ class Bench:
         self.report(f"{name}: {plan.schedule.lasts:g} s of real time")
         outcome = clock.run(self._run(Run(plan, place, folder, lambda now: self._tell(name, now))))
         merging.merge(place)
-        return _kept(test, results.conclude(name, plan, outcome, place, {}))
+        found = results.conclude(name, plan, outcome, place, {})
+        report = place / "report.html"
+        report.write_text(writing.rendered(found, place, "html"), encoding="utf-8")
+        return replace(_kept(test, found), report=str(report))
 
     async def _run(self, run: Run) -> Outcome:
         self._ends = partial(asyncio.get_running_loop().call_soon_threadsafe, run.stop, "it was interrupted")

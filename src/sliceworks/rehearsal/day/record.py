@@ -196,7 +196,7 @@ class LoadRun:
     """Seconds: `{"ttft": {"p50": …, "p95": …, "p99": …}, "e2e": …}`."""
     objectives: tuple[Check, ...] = ()
     report: str = ""
-    """The folder of the run, where it is kept."""
+    """The file of its report, where one is kept: a path, or one that is relative to the page of the day."""
 
 
 @dataclass(frozen=True, slots=True)
