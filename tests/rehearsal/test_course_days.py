@@ -55,6 +55,13 @@ def test_chips_are_counted_by_team(small: Day) -> None:
     assert used.points[-1][1] == 0
 
 
+def test_machines_that_were_given_are_slices_too(small: Day) -> None:
+    [slice_] = small.slices
+    assert (slice_.name, slice_.hosts, slice_.chips, slice_.topology, slice_.zone) == ("v5e-0", 1, 4, "2x2", "us-west4-a")
+    assert [(span.state, span.end) for span in slice_.spans] == [("running", 4 * _HOUR)]
+    assert {cost.team for cost in small.costs if cost.chip == "v5e"} == {"vision", ""}
+
+
 def test_what_went_wrong_is_told_with_what_was_done(small: Day) -> None:
     assert [(each.kind, each.mended is not None) for each in small.incidents] == [("preemption", True), ("crash", True)]
 

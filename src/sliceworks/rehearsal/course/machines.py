@@ -67,16 +67,19 @@ class Machines:
     def __init__(self) -> None:
         self._pools: dict[str, _Watched] = {}
         self._gone: list[_Watched] = []
+        self._given: dict[str, _Watched] = {}
+        self._nodes: dict[str, set[str]] = {}
         self.troubles: list[Trouble] = []
 
     def lives(self, now: float) -> tuple[SliceLife, ...]:
         """Those with chips, in the order in which they were asked for."""
-        found = [replace(each.pool.life, spans=each.spans.until(now)) for each in (*self._gone, *self._pools.values())]
+        there = (*self._gone, *self._pools.values(), *self._given.values())
+        found = [replace(each.pool.life, spans=each.spans.until(now)) for each in there]
         return tuple(sorted((life for life in found if life.chip), key=lambda life: (life.born, life.name)))
 
     def find(self, name: str) -> Pool | None:
         """A pool that is there."""
-        found = self._pools.get(name)
+        found = self._pools.get(name) or self._given.get(name)
         return found.pool if found else None
 
     @property
@@ -84,14 +87,32 @@ class Machines:
         """How many slices there are."""
         return sum(bool(each.pool.life.chip) for each in self._pools.values())
 
+    def see_node(self, at: float, pool: str, change: Change) -> None:
+        """A node has changed. A pool of which the cloud knows nothing was given: it is what its nodes are."""
+        nodes = self._nodes.setdefault(pool, set())
+        if change.type == "DELETED":
+            nodes.discard(change.name)
+            if not nodes and (gone := self._given.pop(pool, None)) is not None:
+                self._bury(at, gone)
+        elif pool not in self._pools and change.name not in nodes:
+            nodes.add(change.name)
+            one = pool_of(at, pool, change.obj)
+            watched = self._given.setdefault(pool, _Watched(one))
+            watched.spans.enter(at, "running")
+            hosts = max(len(nodes), watched.pool.life.hosts)
+            watched.pool = replace(watched.pool, life=replace(watched.pool.life, hosts=hosts, chips=hosts * one.life.chips))
+
+    def _bury(self, at: float, gone: _Watched) -> None:
+        gone.spans.close(at)
+        gone.pool = replace(gone.pool, life=replace(gone.pool.life, gone=at))
+        self._gone.append(gone)
+
     def see(self, at: float, change: Change) -> None:
         """A pool has changed in the cloud."""
         if change.type == "DELETED":
             gone = self._pools.pop(change.name, None)
             if gone is not None:
-                gone.spans.close(at)
-                gone.pool = replace(gone.pool, life=replace(gone.pool.life, gone=at))
-                self._gone.append(gone)
+                self._bury(at, gone)
             return
         body = change.obj["body"]
         watched = self._pools.get(change.name)
@@ -112,7 +133,8 @@ def pool_of(at: float, name: str, node: Object) -> Pool:
         config["accelerators"] = [
             {"acceleratorType": has[labels.GPU_ACCELERATOR], "acceleratorCount": int(allocatable.get(labels.GPU) or 1)}
         ]
-    return _born(at, name, {"config": config, "locations": [has.get(_ZONE, "")], "initialNodeCount": 1})
+    found = _born(at, name, {"config": config, "locations": [has.get(_ZONE, "")], "initialNodeCount": 1})
+    return replace(found, life=replace(found.life, topology=str(has.get(labels.TPU_TOPOLOGY) or "")))
 
 
 def _born(at: float, name: str, body: Object) -> Pool:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from sliceworks.twin.scheduler.requests import pod_requests
+
 Object = dict[str, Any]
 JOBS = "batch/jobs"
 JOB_NAME = "batch.kubernetes.io/job-name"
+_OF_GRAPH = "kro.run/owned"
 _CONDITIONS = {"Complete": "Completed", "Failed": "Failed"}
 
 
 def is_plain(job: Object) -> bool:
-    """Whether a Job belongs to nobody."""
-    return not job["metadata"].get("ownerReferences")
+    """Whether a Job belongs to nobody, and not to a graph either, and asks for chips: others prepare something, they do not train."""
+    metadata, asked = job["metadata"], pod_requests(job["spec"]["template"]["spec"])
+    owned = metadata.get("ownerReferences") or (metadata.get("labels") or {}).get(_OF_GRAPH)
+    return not owned and any("/" in name for name in asked)
 
 
 def as_jobset(job: Object) -> Object:

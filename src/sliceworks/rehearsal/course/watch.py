@@ -8,7 +8,7 @@ from sliceworks.base import clock
 from sliceworks.rehearsal.course.blows import Blows
 from sliceworks.rehearsal.course.chips import NODES, PODS, POOL, Chips
 from sliceworks.rehearsal.course.jobs import JOBSETS, WORKLOADS, Jobs
-from sliceworks.rehearsal.course.machines import POOLS, Machines, pool_of
+from sliceworks.rehearsal.course.machines import POOLS, Machines
 from sliceworks.rehearsal.course.plain_jobs import JOBS
 from sliceworks.rehearsal.course.things import Things
 from sliceworks.training.queues import TEAM
@@ -46,8 +46,13 @@ class Watch:
     def _know_pool(self, at: float, change: Change) -> None:
         """Machines that were given have a pool too, of which the cloud knows nothing."""
         pool = str((change.obj["metadata"].get("labels") or {}).get(POOL) or "")
-        if pool and pool not in self.pools:
-            self.pools[pool] = pool_of(at, pool, change.obj)
+        if pool:
+            self.machines.see_node(at, pool, change)
+            self._remember(pool)
+
+    def _remember(self, name: str) -> None:
+        if (pool := self.machines.find(name)) is not None:
+            self.pools[name] = pool
 
     def observe(self, change: Change) -> None:
         """See one change."""
@@ -61,8 +66,7 @@ class Watch:
             self._know_pool(at, change)
         elif resource == POOLS:
             self.machines.see(at, change)
-            if (pool := self.machines.find(change.name)) is not None:
-                self.pools[change.name] = pool
+            self._remember(change.name)
         elif resource == JOBSETS:
             self.jobs.see_jobset(at, change)
         elif resource == JOBS:
