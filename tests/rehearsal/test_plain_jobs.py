@@ -34,10 +34,18 @@ def test_how_a_job_stands(spec: dict[str, Any], status: dict[str, Any], word: st
     assert state(as_jobset(job(spec, status))) == word
 
 
-def test_a_part_of_a_jobset_is_no_job_of_its_own() -> None:
-    owned = job({}, {})
-    owned["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "x"}]
-    assert (is_plain(owned), is_plain(job({}, {}))) == (False, True)
+@pytest.mark.parametrize(
+    ("metadata", "requests", "plain"),
+    [
+        ({}, {"google.com/tpu": "4"}, True),
+        ({}, {"cpu": "4", "memory": "1Gi"}, False),
+        ({"ownerReferences": [{"kind": "JobSet", "name": "x"}]}, {"google.com/tpu": "4"}, False),
+        ({"labels": {"kro.run/owned": "true"}}, {"google.com/tpu": "4"}, False),
+    ],
+)
+def test_which_jobs_train(metadata: dict[str, Any], requests: dict[str, str], plain: bool) -> None:
+    pod = {"containers": [{"name": "a", "resources": {"requests": requests}}]}
+    assert is_plain({"metadata": metadata, "spec": {"template": {"spec": pod}}}) is plain
 
 
 def test_a_page_that_is_asked_for_makes_any_folder_a_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

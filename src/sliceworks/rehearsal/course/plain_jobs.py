@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sliceworks.twin.scheduler.requests import pod_requests
-
 Object = dict[str, Any]
 JOBS = "batch/jobs"
 JOB_NAME = "batch.kubernetes.io/job-name"
@@ -14,10 +12,11 @@ _CONDITIONS = {"Complete": "Completed", "Failed": "Failed"}
 
 
 def is_plain(job: Object) -> bool:
-    """Whether a Job belongs to nobody, and not to a graph either, and asks for chips: others prepare something, they do not train."""
-    metadata, asked = job["metadata"], pod_requests(job["spec"]["template"]["spec"])
+    """Whether a Job belongs to nobody, also not to a graph, and asks for chips: others prepare something and do not train."""
+    metadata, containers = job["metadata"], job["spec"]["template"]["spec"].get("containers") or ()
     owned = metadata.get("ownerReferences") or (metadata.get("labels") or {}).get(_OF_GRAPH)
-    return not owned and any("/" in name for name in asked)
+    asked = (amounts for each in containers for amounts in (each.get("resources") or {}).values() if isinstance(amounts, dict))
+    return not owned and any("/" in name for amounts in asked for name in amounts)
 
 
 def as_jobset(job: Object) -> Object:
