@@ -72,6 +72,11 @@ def test_everything_of_the_day_is_in_the_page() -> None:
     assert ("a", {"href": "load/chat/report.html"}) in page.tags
 
 
+def test_what_is_left_in_the_cloud_is_told() -> None:
+    day = replace(eventful_day(), left=("NodePool v5e-0", "Disk scratch"))
+    assert "Left in the cloud when everything had been removed: NodePool v5e-0, Disk scratch." in Page(render(day)).words
+
+
 def test_it_asks_no_network_for_anything() -> None:
     page = Page(render(eventful_day()))
     addresses = [value for _, attributes in page.tags for name, value in attributes.items() if name in {"src", "href"}]

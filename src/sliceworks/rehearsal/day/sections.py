@@ -53,7 +53,8 @@ def expected(day: Day) -> Safe:
     rows = [row for step in day.steps for row in _expected_of(day, step)]
     columns = ("step", "at", "took", "expected", "found", "")
     body = tag("div", table(columns, rows, words=(0, 3, 4, 5)), class_="wide") if rows else tag("p", "There were no steps.")
-    return section("expected", "Expected and found", body)
+    left = tag("p", f"Left in the cloud when everything had been removed: {', '.join(day.left)}.", class_="bad") if day.left else ""
+    return section("expected", "Expected and found", body, left)
 
 
 def _expected_of(day: Day, step: Step) -> Iterator[tuple[object, ...]]:

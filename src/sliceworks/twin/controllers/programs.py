@@ -60,7 +60,10 @@ class Program:
                 index.observe(change)
         for each in self.controllers:
             if each.watches is None or change.resource in each.watches:
-                told(each, change)
+                try:
+                    each.observe(change)
+                except Exception:
+                    failed(each, change)
 
     def start(self) -> None:
         """Work in tasks of the running loop."""
@@ -79,12 +82,9 @@ class Program:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def told(controller: Controller[Any], change: Change) -> None:
-    """Tell a controller of a change. The others must hear of it also when this one fails."""
-    try:
-        controller.observe(change)
-    except Exception:
-        log.exception("%s failed on %s %s/%s", type(controller).__name__, change.resource, change.namespace, change.name)
+def failed(controller: Controller[Any], change: Change) -> None:
+    """A controller could not make sense of a change: the others must hear of it all the same."""
+    log.exception("%s failed on %s %s/%s", type(controller).__name__, change.resource, change.namespace, change.name)
 
 
 def _tell_end(task: asyncio.Task[None]) -> None:

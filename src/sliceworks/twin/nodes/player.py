@@ -138,9 +138,11 @@ class Nodes:
         if pod["status"].get("phase") in TERMINAL and "deletionTimestamp" not in metadata and self.runtime is None:
             self.lose_pod(key)
             return
+        what = What("Pod", *key)
         self.machines.add_pod(node, key)
-        self._plans.see(What("Pod", *key), pod, node)
-        self._hold_address(What("Pod", *key), pod)
+        self._plans.see(what, pod, node)
+        if "podIP" in pod["status"]:
+            self._hold_address(what, pod)
 
     def lose_pod(self, key: Key) -> None:
         """A pod is gone, or nothing can become of it any more."""
@@ -242,11 +244,12 @@ class Nodes:
 
     def _hold_address(self, what: What, obj: Obj) -> None:
         """A pod that was there before this player was has an address already, which nobody else gets."""
-        track, held = self._plans.get(what), (obj.get("status") or {}).get("podIP")
-        if what.kind != "Pod" or track is None or track.address or not held or obj["spec"].get("hostNetwork"):
+        track = self._plans.get(what)
+        if track is None or track.address or what.kind != "Pod" or obj["spec"].get("hostNetwork"):
             return
+        held = (obj.get("status") or {}).get("podIP")
         machine = self.machines.get(track.node)
-        if machine is not None:
+        if machine is not None and held:
             machine.addresses.hold(held)
             track.address = held
 
