@@ -146,6 +146,39 @@ def job(namespace: str, chips: int) -> dict[str, Any]:
     }
 
 
+def test_chips_that_are_lent_are_taken_back() -> None:
+    """One team has all chips, its own and lent ones; the other asks for its share of them, and gets it."""
+    alone = COHORT.replace(", cheap: {type: v4-16, count: 2, spot: true}", "")
+    assert alone != COHORT
+
+    async def main() -> dict[str, str]:
+        async with Cluster() as twin:
+            client = Client(twin.transport())
+            for each in made(alone):
+                await client.create(each)
+            for name, namespace, chips in (
+                ("own", "research", 16),
+                ("lent", "research", 8),
+                ("more", "research", 8),
+                ("late", "product", 8),
+            ):
+                ask = job(namespace, chips)
+                ask["metadata"]["name"] = name
+                await client.create(ask)
+                await clock.sleep(30)
+            return {each["metadata"]["ownerReferences"][0]["name"]: flavor(each) for each in (await client.list(WORKLOAD)).items}
+
+    found = clock.run(main(), virtual=True, seed=1)
+    assert (found["own"], found["late"]) == ("v4-16", "v4-16")
+    assert sorted((found["lent"], found["more"])) == ["", "v4-16"]
+
+
+def flavor(workload: dict[str, Any]) -> str:
+    """Of the chips that a workload has, if it has any."""
+    [assigned] = (workload["status"].get("admission") or {}).get("podSetAssignments") or [{"flavors": {}}]
+    return str(assigned["flavors"].get("google.com/tpu", ""))
+
+
 def test_work_is_admitted_within_shares_and_beyond_them() -> None:
     async def main() -> list[dict[str, Any]]:
         async with Cluster() as twin:

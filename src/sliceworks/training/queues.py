@@ -1,7 +1,8 @@
 """Queues of an environment's teams: flavors, cluster queues, priorities, and for each team a namespace with its own queue. Pure.
 
 one-queue   every team's LocalQueue leads to one ClusterQueue that has everything
-cohort      each team has a ClusterQueue with its shares; what is nobody's share lies in one of its own, and all lend to each other
+cohort      each team has a ClusterQueue with its shares of chips; what is nobody's share lies in one of its own, and all lend to each
+            other. CPU and memory are what there is, for each: they are there to place work, not to ration it.
 """
 
 from __future__ import annotations
@@ -63,17 +64,19 @@ def _priority(name: str, value: int) -> Object:
 
 
 def _cluster_queues(spec: EnvironmentSpec, found: list[Flavor]) -> list[Object]:
-    everything = machines(spec)
+    everything: dict[str, Object] = {resource: {"nominalQuota": amount} for resource, amount in machines(spec).items()}
     if spec.queues.sharing == "one-queue":
         quotas = {flavor.name: {"nominalQuota": flavor.chips} for flavor in found}
         return [_cluster_queue(spec, spec.queues.name, found, quotas, everything)]
+    # What runs beside the chips is not shared out: who borrowed CPU could not take back the chips that it lent.
+    everything = {resource: {**quota, "borrowingLimit": "0", "lendingLimit": "0"} for resource, quota in everything.items()}
     queues = []
     left = {flavor.name: flavor.chips for flavor in found}
     for name, team in spec.teams.items():
         quotas = {flavor.name: _quota(team.shares.get(flavor.name)) for flavor in found}
         for flavor in left:
             left[flavor] -= quotas[flavor]["nominalQuota"]
-        queues.append(_cluster_queue(spec, name, found, quotas, {"cpu": "0", "memory": "0"}))
+        queues.append(_cluster_queue(spec, name, found, quotas, everything))
     rest = {flavor: {"nominalQuota": max(chips, 0)} for flavor, chips in left.items()}
     return [*queues, _cluster_queue(spec, f"{spec.queues.name}-{_REST}", found, rest, everything)]
 
@@ -86,7 +89,7 @@ def _quota(share: Share | None) -> Object:
 
 
 def _cluster_queue(
-    spec: EnvironmentSpec, name: str, found: list[Flavor], quotas: dict[str, Object], rest: dict[str, str]
+    spec: EnvironmentSpec, name: str, found: list[Flavor], quotas: dict[str, Object], rest: dict[str, Object]
 ) -> Object:
     groups: list[Object] = []
     for resource in dict.fromkeys(flavor.resource for flavor in found):
@@ -96,7 +99,7 @@ def _cluster_queue(
             if flavor.resource == resource
         ]
         groups.append({"coveredResources": [resource], "flavors": own})
-    counted = [{"name": resource, "nominalQuota": amount} for resource, amount in rest.items()]
+    counted = [{"name": resource, **quota} for resource, quota in rest.items()]
     groups.append({"coveredResources": list(rest), "flavors": [{"name": _MACHINES, "resources": counted}]})
     queues = spec.queues
     preemption = {

@@ -150,6 +150,32 @@ def test_what_a_queue_can_ever_hold_is_judged_as_kueue_judges_it(desk: Desk) -> 
             desk.until(lambda: name not in desk.workloads(), f"{name} is gone")  # noqa: B023
 
 
+@pytest.mark.parametrize(
+    ("machines", "taken_back"), [((["100k", 0, 0], ["100Ti", 0, 0]), True), ((0, 0), False)], ids=["own", "borrowed"]
+)
+def test_chips_that_are_lent_are_taken_back_by_who_borrows_nothing_else(
+    desk: Desk, machines: tuple[Any, Any], taken_back: bool
+) -> None:
+    """So each queue of a cohort has CPU and memory of its own, as the queues of an environment do."""
+    cpu, memory = machines
+    reclaim = {"reclaimWithinCohort": "Any"}
+    desk.queue("lender", {"name": "gpus", "nvidia.com/gpu": 8, "cpu": cpu, "memory": memory}, cohort="team", preemption=reclaim)
+    desk.queue("taker", {"name": "gpus", "nvidia.com/gpu": 8, "cpu": cpu, "memory": memory}, cohort="team", preemption=reclaim)
+    desk.queue("rest", {"name": "gpus", "nvidia.com/gpu": 0, "cpu": "100k", "memory": "100Ti"}, cohort="team")
+    for name, queue, count in (("own", "taker", 8), ("lent", "taker", 8), ("late", "lender", 8)):
+        text = f"slices: {{type: l4-1, count: {count}}}, cpu: '1', memory: 1Gi, queue: {queue}"
+        made = jobset(job(text, name), namespace=desk.ns)
+        desk.api.post(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{desk.ns}/jobsets", made).ok(201)
+        if name != "late":
+            desk.until_is(name, "QuotaReserved")
+    if taken_back:
+        desk.until_is("late", "QuotaReserved")
+        gone = [name for name in ("own", "lent") if desk.condition(name, "Evicted").get("reason") == "Preempted"]
+        assert len(gone) == 1
+    else:
+        desk.until_is("late", "QuotaReserved", "False", text="insufficient unused quota for nvidia.com/gpu")
+
+
 def test_exit_codes_end_a_job_start_it_again_or_do_so_for_free(desk: Desk) -> None:
     desk.queue("queue", {"name": "all", **_PLENTY})
     rules = "[{exitCodes: [42], action: fail}, {exitCodes: [75], action: restart-for-free}]"
