@@ -26,8 +26,9 @@ _RUN = """\
 ## What a run leaves
 
 A folder with `run.json`, everything that the report says; `requests.parquet`, a row for each request; `pieces.parquet`, a row for
-each piece of an answer; and `senders.log`. Moments are seconds from the beginning of the run. What did not happen is NULL. While a run goes on, and where it
-broke off, there are rows of its senders and `note.json` in place of these: `sliceworks load recover` makes the one from the other.
+each piece of an answer; and `senders.log`. Moments are seconds from the beginning of the run. What did not happen is NULL. While a
+run goes on, and where it broke off, there are rows of its senders and `note.json` in place of these: `sliceworks load recover` makes
+the one from the other.
 
 | column | |
 | --- | --- |
@@ -39,8 +40,8 @@ broke off, there are rows of its senders and `note.json` in place of these: `sli
 | `prompt`, `turn`, `phase`, `worker` | which prompt, which turn of a conversation, which phase of the test, which sender |
 | `status`, `failure` | the HTTP status, and what went wrong |
 
-In `pieces.parquet`, `request` and `piece` say which piece of which request it is, `came` how many seconds after the request left it was
-there, and `gap` how many after the piece before.
+In `pieces.parquet`, `request` and `piece` say which piece of which request it is, `came` how many seconds after the request left it
+was there, and `gap` how many after the piece before.
 """
 _WORDS = {
     "Positive": "number, 1 or more",

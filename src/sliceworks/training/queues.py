@@ -1,8 +1,8 @@
 """Queues of an environment's teams: flavors, cluster queues, priorities, and for each team a namespace with its own queue. Pure.
 
 one-queue   every team's LocalQueue leads to one ClusterQueue that has everything
-cohort      each team has a ClusterQueue with its shares of chips; what is nobody's share lies in one of its own, and all lend to each
-            other. CPU and memory are what there is, for each: they are there to place work, not to ration it.
+cohort      each team has a ClusterQueue with its shares of chips; what is nobody's share lies in one of its own, and all lend to
+            each other. CPU and memory are what there is, for each: they are there to place work, not to ration it.
 """
 
 from __future__ import annotations
