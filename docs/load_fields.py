@@ -27,8 +27,8 @@ _RUN = """\
 
 A folder with `run.json`, everything that the report says; `requests.parquet`, a row for each request; `pieces.parquet`, a row for
 each piece of an answer; and `senders.log`. Moments are seconds from the beginning of the run. What did not happen is NULL. While a
-run goes on, and where it broke off, there are rows of its senders and `note.json` in place of these: `sliceworks load recover` makes
-the one from the other.
+run goes on, and where it broke off, there are rows of its senders and `note.json` in place of these: `sliceworks load recover`
+makes the one from the other.
 
 | column | |
 | --- | --- |
