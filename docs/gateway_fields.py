@@ -101,7 +101,7 @@ _ERRORS = [
     ("413", "request_too_large", "the body is over `caps.body`"),
     ("431", "head_too_large", "the head is over 64 KiB"),
     ("429", "rate_limit_exceeded", "a limit of the key or of the model is reached; `retry-after` says for how long"),
-    ("501", "no_sax", "Sax's Python client is not installed in the gateway"),
+    ("501", "no_sax", "neither grpcio nor Sax's Python client is installed in the gateway"),
     (
         "502",
         "backend_failed",

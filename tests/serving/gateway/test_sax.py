@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -175,11 +176,22 @@ def test_models_are_published_on_the_admin_port(tmp_path: Path) -> None:
     clock.run(main())
 
 
-def test_without_saxs_client_the_gateway_says_so() -> None:
+@pytest.mark.parametrize(
+    ("grpc", "status", "words"),
+    [
+        (False, 501, "neither Sax's Python client nor grpcio is installed in this gateway"),
+        (True, 500, "Exception in Saxml client: SAX_ROOT does not say where the cells are"),
+    ],
+)
+def test_what_a_gateway_lacks_for_sax_is_told(monkeypatch: pytest.MonkeyPatch, grpc: bool, status: int, words: str) -> None:
+    monkeypatch.delenv("SAX_ROOT", raising=False)
+    if not grpc:
+        monkeypatch.setitem(sys.modules, "sliceworks.serving.gateway.sax_cells", None)
+
     async def main() -> None:
         async with gateway(spec(retries={"attempts": 0})) as gate:
             got = await gate.ask("POST", "/generate", {"prompt": "x", "model_id": "m"})
-            assert (got.status, got.json) == (501, {"detail": "Sax's Python client is not installed in this gateway"})
+            assert (got.status, got.json) == (status, {"detail": words})
 
     clock.run(main())
 

@@ -5,25 +5,14 @@ They are declared here field by field and built when first needed, so that no ge
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from sliceworks.base.protos import Messages
 
 PACKAGE = "tfplugin5"
 SERVICE = f"{PACKAGE}.Provider"
 
-_Field = descriptor_pb2.FieldDescriptorProto
-_SCALARS = {
-    "bytes": _Field.TYPE_BYTES,
-    "string": _Field.TYPE_STRING,
-    "bool": _Field.TYPE_BOOL,
-    "int": _Field.TYPE_INT64,
-    "enum": _Field.TYPE_INT32,
-}
-"""An enumeration is read and written as its number: on the wire both are the same."""
-
-# message → fields in the order of their numbers; `-` leaves a number out, `*` is a list, `@` a map from names.
+# As base.protos reads them.
 _MESSAGES: dict[str, str] = {
     "DynamicValue": "msgpack:bytes json:bytes",
     "Step": "attribute_name:string element_key_string:string element_key_int:int",
@@ -87,44 +76,9 @@ METHODS: dict[str, tuple[str, str]] = {
 """Each call of the protocol: what is asked, what is answered."""
 
 
-@cache
+_ALL = Messages(PACKAGE, _MESSAGES, choices={"Step"})
+
+
 def message(name: str) -> Any:
     """The class of a message."""
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
-
-
-@cache
-def _pool() -> Any:
-    file = descriptor_pb2.FileDescriptorProto(name="tfplugin5.proto", package=PACKAGE, syntax="proto3")
-    for name, fields in _MESSAGES.items():
-        described = file.message_type.add(name=name)
-        for number, field in enumerate(fields.split(), start=1):
-            if field != "-":
-                _add_field(described, number, *field.split(":"))
-    made = descriptor_pool.DescriptorPool()
-    made.AddSerializedFile(file.SerializeToString())
-    return made
-
-
-def _add_field(described: Any, number: int, name: str, kind: str) -> None:
-    repeated = kind[0] in "*@"
-    field = described.field.add(name=name, number=number, label=_Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL)
-    if kind[0] == "@":
-        field.type, field.type_name = _Field.TYPE_MESSAGE, _add_entry(described, name, kind[1:])
-    elif kind in _SCALARS:
-        field.type = _SCALARS[kind]
-    else:
-        field.type, field.type_name = _Field.TYPE_MESSAGE, f".{PACKAGE}.{kind.lstrip('*')}"
-    if described.name == "Step":
-        if not described.oneof_decl:
-            described.oneof_decl.add(name="selector")
-        field.oneof_index = 0
-
-
-def _add_entry(described: Any, name: str, kind: str) -> str:
-    """The entries of a map are messages of their own."""
-    entry = described.nested_type.add(name="".join(part.title() for part in name.split("_")) + "Entry")
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_STRING)
-    entry.field.add(name="value", number=2, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_MESSAGE, type_name=f".{PACKAGE}.{kind}")
-    return f".{PACKAGE}.{described.name}.{entry.name}"
+    return _ALL[name]

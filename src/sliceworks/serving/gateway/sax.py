@@ -1,7 +1,8 @@
-"""Sax behind the gateway: its Python client, which blocks, on a bounded number of threads.
+"""Sax behind the gateway: a client that blocks, on a bounded number of threads.
 
     Client            the seam: what the gateway asks of Sax
-    └── Library       Sax's own client, where it is installed
+    ├── Library       Sax's own client, where it is installed
+    └── Cells         the same over gRPC, in sax_cells: all that is needed is where the cells are
 
 A piece of a stream may take back some of what came before it: text is passed on only as far as it stands.
 """
@@ -12,6 +13,7 @@ import asyncio
 import codecs
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sliceworks.base.http.refusals import Refusal
@@ -60,14 +62,23 @@ class Client(Protocol):
         ...
 
 
+def open_client() -> Client:
+    """Sax's own client where it is installed, else ours."""
+    if find_spec("sax") is not None:
+        return Library()
+    try:
+        from sliceworks.serving.gateway.sax_cells import Cells
+    except ImportError as error:
+        raise Refusal(501, "no_sax", "neither Sax's Python client nor grpcio is installed in this gateway") from error
+    return Cells()
+
+
 class Library:
     """Sax's own client. A model is opened once and used by all."""
 
     def __init__(self) -> None:
-        try:
-            import sax  # type: ignore[import-not-found]
-        except ImportError as error:
-            raise Refusal(501, "no_sax", "Sax's Python client is not installed in this gateway") from error
+        import sax  # type: ignore[import-not-found]
+
         self._sax: Any = sax
         self._models: dict[str, Any] = {}
         self._opening = threading.Lock()
@@ -144,7 +155,7 @@ class Standing:
 class Saxes:
     """Sax's client for all requests of a gateway, on so many threads."""
 
-    def __init__(self, make: Callable[[], Client] = Library, threads: int = THREADS) -> None:
+    def __init__(self, make: Callable[[], Client] = open_client, threads: int = THREADS) -> None:
         self._make, self._threads = make, threads
         self._client: Client | None = None
         self._pool: ThreadPoolExecutor | None = None
