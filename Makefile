@@ -22,18 +22,18 @@ help: ## Show this list
 
 setup: $(READY) ## Make .venv with the locked versions
 
-$(READY): requirements/dev.txt pyproject.toml
+# uv, of this machine or of the lock, installs in half the time that pip takes. Where it cannot reach an index that pip is told of,
+# pip does it.
+$(READY): requirements/dev.txt requirements/setup.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sliceworks needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)")'
-ifneq ($(UV),)
-	@[ -x $(BIN)/python ] || uv venv --quiet --python $(PYTHON) $(VENV)
-	@uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
-	@uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
-else
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+ifeq ($(UV),)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/setup.txt
 endif
+	@$(or $(UV),$(BIN)/uv) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(or $(UV),$(BIN)/uv) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 rehearse: $(READY) ## Rehearse the example platform: a whole day on the twin, from terraform apply to destroy
@@ -94,6 +94,8 @@ lock: ## Resolve the newest allowed versions into requirements/ (needs uv)
 	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
 	    --custom-compile-command "make lock" $$group pyproject.toml --output-file requirements/$$name.txt; \
 	done
+	@echo uv | uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	  --custom-compile-command "make lock" --output-file requirements/setup.txt -
 
 clean: ## Remove what was made here, .venv included
 	@rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
