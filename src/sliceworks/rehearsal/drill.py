@@ -13,12 +13,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
-from sliceworks.rehearsal.day.record import Death
 from sliceworks.twin.controllers.programs import acting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+    from sliceworks.rehearsal.day.record import Death
     from sliceworks.twin.cluster import Cluster
     from sliceworks.twin.controllers.programs import Program
 
@@ -83,6 +83,8 @@ class Drill:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self, cluster: Cluster, others: Callable[[], Sequence[Mortal]]) -> None:
+        from sliceworks.rehearsal.day.record import Death  # every twin that starts loads this module, and few have a drill
+
         begin = clock.loop_time()
         while True:
             await clock.sleep(self._every * self._random.uniform(0.5, 1.5))
