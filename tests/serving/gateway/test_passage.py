@@ -303,9 +303,9 @@ def test_servers_with_tls_and_a_credential(tmp_path: Path) -> None:
         plain = Server(Told(Settings(models=("m",))))
         port = await plain.start("127.0.0.1", 0, context)
         running = grpc.aio.server(handlers=[Handler(seen)])
-        over = running.add_secure_port("localhost:0", grpc.ssl_server_credentials([(made.key, made.certificate)]))
+        over = running.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(made.key, made.certificate)]))
         await running.start()
-        backend: dict[str, Any] = {"kind": "triton", "url": f"https://localhost:{port}", "grpc": f"localhost:{over}"}
+        backend: dict[str, Any] = {"kind": "triton", "url": f"https://127.0.0.1:{port}", "grpc": f"127.0.0.1:{over}"}
         backend |= {"authority": str(tmp_path / "authority.crt"), "credential": {"file": str(tmp_path / "credential")}}
         models = [{"name": "m", "backends": [backend]}]
         try:
