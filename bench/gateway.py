@@ -8,24 +8,27 @@ bound, such as a millisecond, the ratio says how many times below it we are. Lit
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import orjson
-from bench.measure import gateways
+from bench.measure import gateways, program
 from bench.measure.http_load import Load, Streams, at, request
-from bench.measure.results import Measure, as_json, report
+from bench.measure.results import Measure
 
 from sliceworks.base import clock, progress
 from sliceworks.serving.gateway.echo import server as echo_server
 from sliceworks.serving.gateway.echo.engine import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,54 +191,52 @@ class Bench:
     def _streams(self) -> None:
         """Tokens say when they left the model: how late each is here, with the gateway and without it."""
         for _ in range(self.sizes.repeats):
-            self.found["stream_p99"].twin.append(clock.run(self._listened(self.sizes.streams)))
+            self.found["stream_p99"].twin.append(clock.run(self._listened(gateways.ours, self.sizes.streams)))
+        if not self.ours_only:
+            clock.run(self._listened(gateways.nginx, self.sizes.streams))
         goal, count = self.found["stream_p99"].real[0], self.sizes.streams
         while self.sizes.fewer and min(self.found["stream_p99"].twin) > goal and count > self.sizes.streams // 4:
             count -= self.sizes.streams // 4
-            if clock.run(self._listened(count)) <= goal:
+            if clock.run(self._listened(gateways.ours, count)) <= goal:
                 progress.say(
                     f"streams   up to {count} at once, {count * 50:,} tokens/s, a token is at most {goal:g} ms (p99) later"
                 )
                 break
 
-    async def _listened(self, count: int) -> float:
-        """What is added to a token, p99, in ms. The model is in this process: two would spend much of a core on taking turns."""
+    async def _listened(self, make: Callable[[Path, int], gateways.Running | None], count: int) -> float:
+        """What a proxy adds to a token, p99, in ms. The model is in this process: two would spend half a core on taking turns."""
         settings = Settings(models=(gateways.MODEL,), token_time=0.02, stamps=True, records=0)
         model, port = await echo_server.start(settings)
-        server = await asyncio.to_thread(gateways.ours, self.folder, port)
+        server = await asyncio.to_thread(make, self.folder, port)
+        if server is None:
+            await model.stop(0)
+            return 0.0
         sent = request(_PATH, orjson.dumps({**orjson.loads(_body(100, stream=True)), "max_tokens": 3000}))
         late = {}
         try:
-            for name, where in (("direct", port), ("ours", server.port)):
-                streams, before = Streams(where, sent), server.cpu_seconds()
+            for name, where in (("direct", port), (server.name, server.port)):
+                streams, before, began = Streams(where, sent), server.cpu_seconds(), clock.loop_time()
                 await streams.listen(count, self.sizes.stream_seconds)
                 late[name] = [at(streams.late, share) * 1000 for share in (0.5, 0.99)]
                 rate = len(streams.late) / self.sizes.stream_seconds
-                used = (server.cpu_seconds() - before) / (self.sizes.stream_seconds + 1)
-                progress.say(f"streams   {name} {rate:,.0f} tokens/s, {streams.joined} joined, {used:.0%} of the gateway's core")
+                used = (server.cpu_seconds() - before) / (clock.loop_time() - began)
+                progress.say(f"streams   {name} {rate:,.0f} tokens/s, {streams.joined} joined, {used:.0%} of the proxy's core")
         finally:
             await asyncio.to_thread(server.stop)
             await model.stop(0)
         self._say("streams", late)
-        self.found["stream_apart"].twin.append(1 - streams.joined / max(1, len(streams.late)))
-        return max(0.01, late["ours"][1] - late["direct"][1])
+        if make is gateways.ours:
+            self.found["stream_apart"].twin.append(1 - streams.joined / max(1, len(streams.late)))
+        return max(0.01, late[server.name][1] - late["direct"][1])
 
 
 def main() -> None:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less than a minute")
-    parser.add_argument("--tiny", action="store_true", help="to see that it runs; the figures mean nothing")
-    parser.add_argument("--ours-only", action="store_true", help="leave the others out")
-    parser.add_argument("--json-only", action="store_true", help="print nothing but the last line")
-    arguments = parser.parse_args()
-    progress.set_quiet(arguments.json_only)
-    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
+    words = "Our gateway beside nginx and LiteLLM's proxy, in front of the same echo model, each on the same core."
+    given = program.arguments(words, flags={"--ours-only": "leave the others out"})
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        found = Bench(sizes, Path(folder), ours_only=arguments.ours_only).run()
-    if not arguments.json_only:
-        print(report(found, ("peer or bound", "ours")), end="")
-    print(as_json(found))
+        found = Bench(program.chosen(given, Sizes(), QUICK, TINY), Path(folder), ours_only=given.ours_only).run()
+    program.tell(found, given, ("peer or bound", "ours"))
 
 
 if __name__ == "__main__":
