@@ -16,6 +16,7 @@ class Messages:
         self._kept, self._rest = [first], aiter(rest)
         self._left = most - len(first)
         self._next: asyncio.Future[bytes | None] | None = None
+        self._reader = 0
         self.repeatable = self._left >= 0
         """Whether all that was read is still here."""
 
@@ -23,21 +24,29 @@ class Messages:
         """An answer has begun: nobody else will be asked."""
         self.repeatable = False
 
-    async def sent(self) -> AsyncIterator[bytes]:
-        """All messages from the first one on. One reader at a time: who begins anew has given up the one before."""
+    def sent(self) -> AsyncIterator[bytes]:
+        """All messages from the first one on. Who begins anew has given up the reader before, which gets no more."""
+        self._reader += 1
+        return self._from_the_first(self._reader)
+
+    async def _from_the_first(self, reader: int) -> AsyncIterator[bytes]:
         place = 0
-        while True:
+        while reader == self._reader:
             message = self._kept[place] if place < len(self._kept) else await self._more()
-            if message is None:
+            if message is None or reader != self._reader:
                 return
             place += 1
             yield message
 
     async def _more(self) -> bytes | None:
-        # A reader may be cancelled while it waits. What comes then is not lost: the next one waits for the same.
+        # A reader may be given up while it waits. What comes then is not lost: the next one waits for the same.
         if self._next is None:
-            self._next = asyncio.ensure_future(anext(self._rest, None))
-        message = await asyncio.shield(self._next)
+            self._next = asyncio.ensure_future(self._read())
+        return await asyncio.shield(self._next)
+
+    async def _read(self) -> bytes | None:
+        """One message more. It is kept here, once, however many wait for it."""
+        message = await anext(self._rest, None)
         self._next = None
         if message is not None and self.repeatable:
             self._left -= len(message)
