@@ -190,9 +190,8 @@ def test_back_to_an_older_template(lab: Lab) -> None:
     until_sizes(lab, v1=1, v2=1)
     ready(lab, 1, 1)
     until_sizes(lab, v1=1, v2=0)
-    lab.until(
-        "Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable" and found["status"].get("replicas") == 1
-    )
+    lab.until("Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable")
+    until_status(lab, replicas=1, availableReplicas=1)
     lab.check("deployments", "rolled back", picture(lab, times=5))
 
 
