@@ -48,19 +48,11 @@ WORKERS = $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))
 # Go's programs collect garbage this much later: they take a fifth less time, and more memory.
 GOGC ?= 400
 
-# What fails beside others is run once more, alone: a clock that ran out on a busy machine is told from a mistake. Both are told.
-define PYTEST
-$(1) $(BIN)/pytest -q $(2) -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS) || { failed=$$?; [ $$failed = 1 ] || exit $$failed; \
-	  echo "Once more, alone, what has failed beside others:"; \
-	  $(1) $(BIN)/pytest -q $(2) --last-failed --last-failed-no-failures none --maxfail 5 $(PYTEST_ARGS); \
-	  echo "The tests above fail beside others and pass alone: they depend on time."; }
-endef
-
 test: $(READY) ## Run all tests that need nothing but Python
-	@$(call PYTEST,,-m "not real")
+	@$(BIN)/pytest -q -m "not real" -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 test-real: $(READY) ## Run the contract on real programs too, and the console in Chromium (needs Go and Chromium; builds are cached)
-	@$(call PYTEST,SLICEWORKS_REAL=1 GOGC=$(GOGC),-m real)
+	@SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 test-lives: $(READY) ## Live 500 random lives of the slices controller: faults of the cloud, kills, JobSets that come and go
 	@SLICEWORKS_SEEDS=500 $(BIN)/pytest -q -n auto --dist load tests/controllers/slices/test_random_lives.py $(PYTEST_ARGS)
