@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.errors import SliceworksError
 from sliceworks.controllers.slices import settings as slice_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from contextlib import AsyncExitStack
 
     from sliceworks.cloud import Container
     from sliceworks.controllers.slices.settings import Settings
@@ -51,6 +53,15 @@ async def open_container(settings: Settings) -> AsyncIterator[Container]:
     container = connecting.open_container(*names, **given)
     async with container.session:
         yield container
+
+
+async def container_of(stack: AsyncExitStack, where: Mapping[str, Any]) -> Container | None:
+    """The cloud behind the cluster that a command means, where it is known which one that is; open as long as the stack is."""
+    try:
+        settings = settings_for({}, twin=where["twin"], kubeconfig=where["kubeconfig"], context=where["context"])
+        return await stack.enter_async_context(open_container(settings))
+    except SliceworksError:
+        return None
 
 
 async def adopt(client: Client, settings: Settings) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sliceworks.cli.env_cluster import Inside
-    from sliceworks.cloud import Container
     from sliceworks.console.app import Door
     from sliceworks.specs.environment import Environment
 
@@ -41,7 +40,7 @@ def console(
     """
     _check_installed()
     from sliceworks.base import clock, collector
-    from sliceworks.cli import connections
+    from sliceworks.cli import clouds, connections
     from sliceworks.console.app import open_door, serve
     from sliceworks.console.clocks import clock_of
 
@@ -58,7 +57,7 @@ def console(
             now = await stack.enter_async_context(clock_of(client)) if where["twin"] else clock.now
             seen = client if allow_changes else looking_only(client)
             world = await stack.enter_async_context(World(seen, name=_name(where), namespace=namespace, now=now))
-            container = await _container(stack, where)
+            container = await clouds.container_of(stack, where)
             found = Console(world, allow_changes, container, Path.cwd(), _made(where))
             await serve(found, door, names=names, ready=lambda: _tell(door, browser))
 
@@ -101,14 +100,3 @@ def _name(where: dict[str, Any]) -> str:
         return where["context"] or kubeconfig.load(where["kubeconfig"]).current_context
     except SliceworksError:
         return "this cluster"  # in a pod there is no kubeconfig
-
-
-async def _container(stack: AsyncExitStack, where: dict[str, Any]) -> Container | None:
-    """The cloud behind the cluster, where it is known which one that is."""
-    from sliceworks.cli import clouds
-
-    try:
-        settings = clouds.settings_for({}, twin=where["twin"], kubeconfig=where["kubeconfig"], context=where["context"])
-        return await stack.enter_async_context(clouds.open_container(settings))
-    except SliceworksError:
-        return None

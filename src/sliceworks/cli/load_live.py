@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from sliceworks.base import clock, progress
+from sliceworks.cli.moving import Moving
 from sliceworks.loadtest.report import words
 
 if TYPE_CHECKING:
@@ -16,29 +17,16 @@ _BARS = "▁▂▃▄▅▆▇█"
 _LINE_EVERY = 5.0
 
 
-class Live:
+class Live(Moving):
     """Draws on a terminal; says a line now and then elsewhere; nothing when it is to be quiet."""
 
     def __init__(self, name: str, plan: Plan) -> None:
+        super().__init__()
         self._name, self._lasts = name, plan.schedule.lasts
         self._medians: deque[float] = deque(maxlen=60)
         self._latest: deque[tuple[float, int, int]] = deque(maxlen=11)
         self._began: float | None = None
         self._said: float | None = None
-        self._display: Any = None
-
-    def __enter__(self) -> Self:
-        if progress.lively() and not progress.is_quiet():
-            from rich.console import Console
-            from rich.live import Live as Display
-
-            self._display = Display(console=Console(stderr=True), auto_refresh=False, transient=True)
-            self._display.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._display is not None:
-            self._display.stop()
 
     def show(self, now: Progress) -> None:
         """How it stands."""
@@ -48,10 +36,10 @@ class Live:
         if now.times:
             self._medians.append(sorted(now.times)[len(now.times) // 2])
         text = self._text(now, moment)
-        if self._display is not None:
+        if self.display is not None:
             from rich.text import Text
 
-            self._display.update(Text(text), refresh=True)
+            self.display.update(Text(text), refresh=True)
         elif self._said is None or moment - self._said >= _LINE_EVERY:
             self._said = moment
             progress.say(text.replace("\n", "; "))

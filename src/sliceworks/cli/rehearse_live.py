@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, duration, progress
+from sliceworks.cli.moving import Moving
 
 if TYPE_CHECKING:
     from sliceworks.rehearsal.course.watch import Watch
@@ -14,26 +15,13 @@ _OFTEN = 0.1  # seconds between two looks
 _MARKS = {"done": ("✓", "32"), "failed": ("✗", "31"), "skipped": ("–", "2")}
 
 
-class Live:
+class Live(Moving):
     """Draws on a terminal; says a line for each step elsewhere; nothing when it is to be quiet."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._title = self._said = ""
         self._drawn = 0.0
-        self._display: Any = None
-
-    def __enter__(self) -> Self:
-        if progress.lively() and not progress.is_quiet():
-            from rich.console import Console
-            from rich.live import Live as Display
-
-            self._display = Display(console=Console(stderr=True), auto_refresh=False, transient=True)
-            self._display.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._display is not None:
-            self._display.stop()
 
     def begin(self, title: str) -> None:
         """A step begins."""
@@ -47,7 +35,7 @@ class Live:
 
     def passing(self, watch: Watch) -> None:
         """The twin's time passes."""
-        if self._display is not None and self._title and clock.stopwatch() - self._drawn >= _OFTEN:
+        if self.display is not None and self._title and clock.stopwatch() - self._drawn >= _OFTEN:
             self._drawn = clock.stopwatch()
             self._draw(_standing(watch))
 
@@ -59,15 +47,15 @@ class Live:
             mark = f"\x1b[{colour}m{mark}\x1b[0m"
         lasted = f"{duration.human(step.lasted)} on the twin, " if step.lasted >= 1 else ""
         line = f"{mark} {step.title}: {step.told or step.result} {progress.dim(f'({lasted}{seconds:.1f} s here)')}"
-        if self._display is None:
+        if self.display is None:
             progress.say(line)
         else:
-            self._display.console.print(_text(line, ansi=True), highlight=False, soft_wrap=True)
+            self.display.console.print(_text(line, ansi=True), highlight=False, soft_wrap=True)
 
     def _draw(self, standing: str = "") -> None:
-        if self._display is not None:
+        if self.display is not None:
             told = self._said or standing
-            self._display.update(_text(f"… {self._title}{f': {told}' if told else ''}"), refresh=True)
+            self.display.update(_text(f"… {self._title}{f': {told}' if told else ''}"), refresh=True)
 
 
 def _standing(watch: Watch) -> str:

@@ -30,11 +30,11 @@ def why(*, name: str, namespace: str, output: str, **where: Any) -> int:
 
     Every cause names the object and the field it was read from. What may not be read is told at the end.
     """
-    from sliceworks.cli import why_page
+    from sliceworks.cli import clouds, why_page
 
     async def work(client: Client) -> None:
         async with AsyncExitStack() as stack:
-            found = await answer_for(client, name, await _container(stack, where))
+            found = await answer_for(client, name, await clouds.container_of(stack, where))
         if output == "table":
             click.echo(why_page.page(found), nl=False)
         else:
@@ -69,14 +69,3 @@ async def _unknown(client: Client, name: str) -> SliceworksError:
     if elsewhere:
         hint = f"there is one in {' and '.join(each['metadata']['namespace'] for each in elsewhere)}: name it with -n"
     return SliceworksError(f"there is no training job {name!r} in {client.namespace}", hint=hint)
-
-
-async def _container(stack: AsyncExitStack, where: dict[str, Any]) -> Container | None:
-    """The cloud behind the cluster, where it is known which one that is."""
-    from sliceworks.cli import clouds
-
-    try:
-        settings = clouds.settings_for({}, twin=where["twin"], kubeconfig=where["kubeconfig"], context=where["context"])
-        return await stack.enter_async_context(clouds.open_container(settings))
-    except SliceworksError:
-        return None
