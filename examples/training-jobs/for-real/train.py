@@ -13,7 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.summary import scalar
 
 STEPS, EVERY, RATE = int(os.environ.get("STEPS", "60")), 10, 0.2
 PAUSE = float(os.environ.get("STEP_SECONDS", "0"))
@@ -75,17 +77,20 @@ NAMES = ("first", "shift", "second", "bias")
 first, weights, speed = beginning()
 weights, speed = (jax.device_put(part, everywhere) for part in (weights, speed))
 print(f"host {process} of {jax.process_count()} begins at step {first}", flush=True)
-writer = SummaryWriter(str(logs), flush_secs=1) if process == 0 else None
+if process == 0:
+    # Writes at once: the usual SummaryWriter hands losses to a thread, so a checkpoint could be there before its losses.
+    logs.mkdir(parents=True, exist_ok=True)
+    writer = EventsWriter(str(logs / "events"))
 for number in range(first + 1, STEPS + 1):
     weights, speed, value = step(weights, speed, inputs, labels)
     shown = float(value)
     time.sleep(PAUSE)
-    if writer is not None:
-        writer.add_scalar("loss", shown, number)
+    if process == 0:
+        writer.write_event(Event(wall_time=time.time(), step=number, summary=scalar("loss", shown)))
         if number % EVERY == 0:
             writer.flush()
             keep(number, *(jax.tree.map(numpy.asarray, part) for part in (weights, speed)))
             print(f"step {number}: loss {shown:.4f}", flush=True)
-if writer is not None:
+if process == 0:
     writer.close()
 print(f"host {process} is done after step {STEPS}", flush=True)
