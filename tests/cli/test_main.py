@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 
 import click
 import pytest
@@ -36,11 +36,17 @@ print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 """
     times = []
     for _ in range(3):
-        began = time.monotonic()
+        began = _spent()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        times.append(time.monotonic() - began)
+        times.append(_spent() - began)
         assert done.stderr.strip() == "[]"
     assert min(times) < 0.3
+
+
+def _spent() -> float:
+    """Seconds of the processor that ended children of this process had: how busy the machine is does not count."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

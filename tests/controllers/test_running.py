@@ -39,8 +39,9 @@ def test_signal_ends_it() -> None:
     async def main() -> None:
         worker = Worker()
         program = asyncio.create_task(run(Nothing(), [worker], Registry(), QUIET))  # type: ignore[arg-type]
-        await asyncio.sleep(0.05)
-        assert worker.ready
+        async with asyncio.timeout(30):
+            while not worker.ready:
+                await asyncio.sleep(0)
         os.kill(os.getpid(), signal.SIGTERM)
         await program
         assert not worker.ready

@@ -246,7 +246,7 @@ def test_the_port_asks_for_certificates_and_shows_a_renewed_one(tmp_path: Path) 
     async def says(port: int | None, trusted: bytes, shown: KeyPair | None) -> bytes:
         pair = (shown.key, shown.certificate) if shown is not None else (None, None)
         credentials = grpc.ssl_channel_credentials(trusted, *pair)
-        async with grpc.aio.secure_channel(f"localhost:{port}", credentials) as channel:
+        async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
             live: Any = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
             return bytes(await live(b"", timeout=5))
 

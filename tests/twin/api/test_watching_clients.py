@@ -232,15 +232,12 @@ class TestStop:
             for _ in range(5):
                 with running.connect() as client:
                     client.get("/").answer()
-            left: list[asyncio.Task[Any]] = []
 
-            async def stop() -> None:
-                await running.server.stop()
-                await asyncio.sleep(0.05)
-                left.extend(asyncio.all_tasks() - {asyncio.current_task()})
+            async def left() -> int:
+                return len(asyncio.all_tasks() - {asyncio.current_task()})
 
-            running.inside(stop())
-            assert len(left) == 1, "only the task that holds the server is left"
+            running.inside(running.server.stop())
+            running.wait(lambda: running.inside(left()) == 1)  # the task that holds the server
 
 
 def test_the_log_keeps_secrets(shared: Twin, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
