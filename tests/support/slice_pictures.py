@@ -61,11 +61,10 @@ def pool(index: int = 0, name: str = "js", status: str = "RUNNING", **more: Any)
 
 
 def workload(name: str = "js", state: Any = "Pending", **more: Any) -> WorkloadView:
-    """The Workload of a JobSet, with quota since a minute ago."""
+    """The Workload of a JobSet, with quota since a minute ago. `message` is what it was told about its check."""
+    checks = {"slices": (state, more.pop("message", ""))}
     given: dict[str, Any] = {"reserved_since": moment(-60), "active": True, "flavors": {"slice": ("v5p",)}, **more}
-    return WorkloadView(
-        Subject("kueue.x-k8s.io/v1beta2", "Workload", "ml", f"jobset-{name}"), Ref("ml", name), {"slices": (state, "")}, **given
-    )
+    return WorkloadView(Subject("kueue.x-k8s.io/v1beta2", "Workload", "ml", f"jobset-{name}"), Ref("ml", name), checks, **given)
 
 
 def seat(on: Pool, name: str, index: int = 0) -> dict[Ref, Seat]:

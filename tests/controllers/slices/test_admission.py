@@ -18,7 +18,7 @@ from tests.support.slice_pictures import (
 )
 
 from sliceworks.controllers.slices import asks, words
-from sliceworks.controllers.slices.views import Ref, Subject
+from sliceworks.controllers.slices.views import Problem, Ref, Subject
 from sliceworks.controllers.slices.world import Answer, Create, Delete, Tell
 
 JOB = Ref("ml", "js-slice-0")
@@ -70,6 +70,14 @@ def test_it_queues_again_when_they_are_not_to_be_had() -> None:
     answer = one(decided(_queued(), late, pool(0, digest=asks_of_the_pod()), **CHECKS), Answer)
     assert answer.state == "Retry"
     assert answer.message == "1 of 2 slices are ready; given back after 30m0s"
+
+
+def test_it_is_told_why_nothing_is_done_while_the_cloud_cannot_be_asked() -> None:
+    trouble = Problem("Unauthenticated", "the credentials have expired")
+    answer = one(decided(_queued(), workload(reserved_since=moment(-2000)), trouble=trouble, **CHECKS), Answer)
+    assert (answer.state, answer.message, answer.event) == ("Pending", "the credentials have expired", True)
+    told = workload(message="the credentials have expired")
+    assert kinds(decided(_queued(), told, trouble=trouble, **CHECKS)) == []
 
 
 def test_its_pools_are_kept_only_while_it_has_quota() -> None:

@@ -124,6 +124,7 @@ def test_what_does_not_fit_is_said(selector: dict[str, str], requests: dict[str,
     [
         ({"cloud.google.com/gke-tpu-topology": "2x2x4"}, {}, "has no nodeSelector cloud.google.com/gke-tpu-accelerator"),
         (TPU, {"annotations": {keys.NODE_NETWORKS: "vpc"}}, "'vpc' is no additional network"),
+        (TPU, {"annotations": {keys.NODE_NETWORKS: "a:b, :::"}}, "':::' is no additional network"),
         (TPU, {"annotations": {keys.CAPACITY: "cheap"}}, "'cheap' is no kind of capacity"),
     ],
 )

@@ -109,6 +109,19 @@ def test_a_failure_is_written_down_before_its_pool_goes() -> None:
     assert problem.message == "no node pool as on-demand in z1: there are none left; next: on-demand in z2"
 
 
+def test_each_way_is_told_of_once_and_each_new_reason() -> None:
+    ways = {"zones": ("z1", "z2")}
+
+    def tried(tries: int, before: str) -> tuple[int, int]:
+        broken = pool(status="ERROR", fault=STOCKOUT, attempt=tries)
+        known = jobset(attempts={"js-slice-0": Attempt(tries, 0.0, before)} if tries else {})
+        remember = one(decided(leader(), known, broken, settings=ways), Remember)
+        return len(remember.failed), len(remember.again)
+
+    assert [tried(tries, "Stockout") for tries in range(4)] == [(1, 0), (1, 0), (0, 1), (0, 1)]
+    assert tried(7, "QuotaExceeded") == (1, 0)
+
+
 def test_then_its_pool_goes() -> None:
     broken = pool(status="ERROR", fault=STOCKOUT)
     decision = decided(leader(), jobset(attempts={"js-slice-0": Attempt(1, 0.0, "Stockout")}), broken)
@@ -320,10 +333,11 @@ def test_pods_without_trouble_are_left_alone() -> None:
 def test_when_the_cloud_cannot_be_asked_nothing_is_done() -> None:
     trouble = Problem("PermissionDenied", "Required container.clusters.get")
     decision = decided(leader(), leader(0, "gone"), jobset(), pool(0, "gone"), trouble=trouble)
-    assert kinds(decision) == ["Tell"]
-    assert (one(decision, Tell).reason, one(decision, Tell).event) == ("PermissionDenied", True)
-    told = leader(told=Told("False", "PermissionDenied", "x", moment(-5)))
-    assert kinds(decided(told, jobset(), trouble=trouble)) == []
+    assert kinds(decision) == ["Tell", "Tell"]
+    tells = [(each.about.kind, each.status, each.reason, each.event) for each in only(decision, Tell)]
+    assert tells == [("Pod", "False", "PermissionDenied", True), ("JobSet", "False", "PermissionDenied", False)]
+    told = Told("False", "PermissionDenied", "x", moment(-5))
+    assert kinds(decided(leader(told=told), jobset(told=told), trouble=trouble)) == []
 
 
 def test_deletions_come_first_and_words_last() -> None:

@@ -242,8 +242,11 @@ def test_a_cloud_that_does_not_answer_is_told_once(fault: str, reason: str, note
         [pod] = await rig.pods("Pending")
         condition = next(each for each in pod["status"]["conditions"] if each["type"] == words.POD_CONDITION)
         assert (condition["status"], condition["reason"]) == ("False", reason)
+        condition = await rig.condition()
+        assert (condition["status"], condition["reason"]) == ("False", reason)
         rig.cluster.cloud.faults.end("trouble")
         await _running(rig, 2)
+        await rig.until(lambda: _is(rig, "True"), what="the JobSet says that it has its slices")
 
     on_rig(main, **FAST)
 
@@ -283,6 +286,9 @@ def test_bad_input_is_told_once_and_others_go_on(more: dict[str, Any], settings:
         own = {words.ZONES: ZONE, words.NODE_SERVICE_ACCOUNT: "somebody@x.iam.gserviceaccount.com"}
         await rig.client.create(jobset("right", seconds=3600, pod_annotations=own))
         await _running(rig, 2)
+        await clock.sleep(300)  # what can be tried again has been, more than once
+        found = [each for each in await _told(rig, "NodePoolCreationFailed") if each[0] == "Pod"]
+        assert [each[2][: len(note)] for each in found] == [note]
 
     on_rig(main, replace(SETTINGS, **settings), **FAST)
 

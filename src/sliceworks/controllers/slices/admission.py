@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.demands import Demand
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.controllers.slices.steps import Standing
-    from sliceworks.controllers.slices.views import CheckState, Ref, WorkloadView
+    from sliceworks.controllers.slices.views import CheckState, Problem, Ref, WorkloadView
     from sliceworks.controllers.slices.world import World
 
 
@@ -40,10 +40,17 @@ def answer(
         for name, (before, said) in workload.checks.items():
             if name in world.checks and before == "Pending" and (before, said) != (state, message):
                 tied = tuple(podsets.get(workload.jobset, ())) if state == "Ready" else ()
-                urgent = state != "Pending"
-                decision.actions.append(
-                    Answer(workload.subject, name, state, message, tied, _own_pools(workload.jobset), urgent=urgent)
-                )
+                own, urgent, event = _own_pools(workload.jobset), state != "Pending", state in ("Retry", "Rejected")
+                decision.actions.append(Answer(workload.subject, name, state, message, tied, own, urgent=urgent, event=event))
+
+
+def tell_trouble(trouble: Problem, world: World, decision: Decision) -> None:
+    """Say to Workloads that wait for us why nothing is done for them: the cloud cannot be asked."""
+    for workload in world.workloads:
+        if waits_for_check(workload, world):
+            for name, (before, said) in workload.checks.items():
+                if name in world.checks and before == "Pending" and said != trouble.message:
+                    decision.actions.append(Answer(workload.subject, name, "Pending", trouble.message, event=True))
 
 
 def _own_pools(jobset: Ref) -> dict[str, str]:

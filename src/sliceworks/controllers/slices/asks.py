@@ -174,8 +174,8 @@ def networks(text: str) -> tuple[tuple[str, str], ...]:
     found = []
     for part in (piece.strip() for piece in text.split(",")):
         if part:
-            network, colon, subnetwork = part.partition(":")
-            if not colon:
+            network, _, subnetwork = part.partition(":")
+            if not (network.strip() and subnetwork.strip(": ")):
                 raise SliceworksError(f"{part!r} is no additional network", hint="NETWORK:SUBNETWORK, several with commas between")
             found.append((network.strip(), subnetwork.strip()))
     return tuple(found)

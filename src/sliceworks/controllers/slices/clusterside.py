@@ -120,6 +120,8 @@ class Cluster:
         note = orjson.dumps(kept).decode() if kept else None
         change = {"metadata": _annotations(action.owner, {words.ATTEMPTS: note})}
         found = await self._client.patch(self._resources["JobSet"], action.owner.name, change, action.owner.namespace)
+        for why in action.again:
+            self._metrics.failures.add(why.reason)
         for about, why in action.failed:
             log.warning("%s %s/%s: %s", about.kind, about.namespace, about.name, why.message)
             self._metrics.failures.add(why.reason)
@@ -142,7 +144,7 @@ class Cluster:
         if action.podsets:
             check["podSetUpdates"] = [{"name": name, "nodeSelector": dict(action.selector)} for name in action.podsets]
         found = await self._apply_status(action.about, {"admissionChecks": [check]})
-        if action.state in ("Retry", "Rejected"):
+        if action.event:
             log.warning("Workload %s/%s: %s", action.about.namespace, action.about.name, action.message)
             self._events.record(action.about.reference(), words.CREATION_FAILED, action.message, type="Warning")
         return found

@@ -69,19 +69,15 @@ def _report(wanted: list[Demand], standings: dict[Ref, list[Standing]], world: W
 
 
 def _tell_trouble(wanted: list[Demand], world: World, decision: Decision) -> None:
-    """Nothing is known about the cloud, so nothing is done; whoever waits is told why."""
+    """Nothing is known about the cloud, so nothing is done; whoever waits is told why: aloud once, and as a condition."""
     trouble = world.trouble
     assert trouble is not None
+    said, why = decision.actions, (trouble.reason, trouble.message)
     for demand in wanted:
         if demand.workload is None and demand.told.reason != trouble.reason:
-            decision.actions.append(
-                Tell(
-                    demand.about,
-                    words.POD_CONDITION,
-                    "False",
-                    trouble.reason,
-                    trouble.message,
-                    event=True,
-                    since=demand.told.since,
-                )
-            )
+            said.append(Tell(demand.about, words.POD_CONDITION, "False", *why, event=True, since=demand.told.since))
+    for jobset in {each.jobset.ref: each.jobset for each in wanted if each.workload is None}.values():
+        if jobset.told.reason != trouble.reason:
+            since = jobset.told.since if jobset.told.status == "False" else None
+            said.append(Tell(jobset.subject, words.JOBSET_CONDITION, "False", *why, since=since))
+    admission.tell_trouble(trouble, world, decision)

@@ -50,6 +50,7 @@ class Memory:
     jobset: JobSetView
     attempts: dict[str, Attempt] = field(default_factory=dict)
     failed: list[tuple[Subject, Problem]] = field(default_factory=list)
+    again: list[Problem] = field(default_factory=list)
     changed: bool = False
 
 
@@ -97,7 +98,9 @@ class Steps:
                 self._forget(jobset)
         for memory in self._memories.values():
             if memory.changed:
-                self._decision.actions.append(Remember(memory.jobset.subject, memory.attempts, tuple(memory.failed)))
+                self._decision.actions.append(
+                    Remember(memory.jobset.subject, memory.attempts, tuple(memory.failed), tuple(memory.again))
+                )
 
     def _step(self, demand: Demand) -> Standing:
         if isinstance(demand.ask, Problem):
@@ -196,12 +199,17 @@ class Steps:
         wait = spread(pause(tries, len(ways), self._settings), f"{demand.job} {tries}")
         following = Attempt(tries, self._world.now + wait if wait else 0.0, why.reason)
         memory = self._memory(demand.jobset)
+        before = memory.attempts.get(demand.job.name)
         memory.attempts[demand.job.name] = following
         memory.changed = True
         later = f" in {wait:g} s" if wait else ""
         message = f"no node pool as {ways[attempt % len(ways)]}: {why.message.rstrip('.')}; next: {ways[tries % len(ways)]}{later}"
         told = Problem(why.reason, message)
-        memory.failed.append((demand.about, told))
+        # Every way is told of once; that the next round fails for the same reason is seen in conditions and numbers.
+        if attempt >= len(ways) and before is not None and before.reason == why.reason:
+            memory.again.append(told)
+        else:
+            memory.failed.append((demand.about, told))
         return Standing("waiting", told, news=True)
 
     def _waiting_for(self, attempt: Attempt, ways: tuple[Candidate, ...]) -> Problem:

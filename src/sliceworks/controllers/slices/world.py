@@ -104,11 +104,12 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Write down on a JobSet what has failed; then tell of each failure."""
+    """Write down on a JobSet what has failed; then tell of each failure, and count those that were told before: `again`."""
 
     owner: Subject
     attempts: Mapping[str, Attempt]
     failed: tuple[tuple[Subject, Problem], ...] = ()
+    again: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,10 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell Kueue what became of an admission check. The pods of `podsets` are to go to nodes with the labels of `selector`."""
+    """Tell Kueue what became of an admission check; `event` says it aloud too.
+
+    The pods of `podsets` are to go to nodes with the labels of `selector`.
+    """
 
     about: Subject
     check: str
@@ -155,6 +159,7 @@ class Answer:
     podsets: tuple[str, ...] = ()
     selector: Mapping[str, str] = field(default_factory=dict)
     urgent: bool = True
+    event: bool = False
 
 
 Action: TypeAlias = Create | Delete | Remember | Tell | Hold | Resume | Answer
