@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import gevent
 import pytest
-from gevent import ssl
+from gevent import socket, ssl
 from gevent.event import Event
 from gevent.server import StreamServer
 from tests.support.certificates import self_signed
 
-from sliceworks.loadtest.generator.answers import Bytes
+from sliceworks.loadtest.generator.answers import Answer, Bytes
+from sliceworks.loadtest.generator.connections import Connection
 from sliceworks.loadtest.generator.wire import Wire
 from sliceworks.loadtest.rows import NEVER, Failure, Record
 from sliceworks.specs.load_test import Times
@@ -21,8 +22,6 @@ from sliceworks.specs.load_test import Times
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from sliceworks.loadtest.generator.answers import Answer
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 
@@ -57,11 +56,14 @@ class Server:
             if not data:
                 return None
             found += data
-        head, _, body = found.partition(b"\r\n\r\n")
-        size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        head, _, rest = found.partition(b"\r\n\r\n")
+        size, body = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]), bytearray(rest)
         while len(body) < size:
-            body += connection.recv(65536)
-        return body
+            data = connection.recv(65536)
+            if not data:
+                return None
+            body += data
+        return bytes(body)
 
     def stop(self) -> None:
         self._server.stop(timeout=0)
@@ -171,6 +173,20 @@ def test_a_request_that_does_not_fit_at_once(made: list[Any]) -> None:
     body = bytes(range(256)) * 40_000
     assert client.ask(body).failure is Failure.NONE
     assert server.requests == [body]
+
+
+def test_a_request_that_leaves_slowly_is_not_taken_for_idle() -> None:
+    one, other = socket.socketpair()
+    now, ends = 1, list[Answer]()
+    connection = Connection(one, lambda: now, lambda _: None, lambda _: None)
+    connection.send(bytes(10_000_000), Bytes(Record(0, 0, 0)), ends.append)
+    assert (connection.began, connection.moment) == (1, 1)
+    now = 2
+    for _ in range(100):
+        assert other.recv(65536)
+    assert (connection.began, connection.moment, ends) == (1, 2, [])
+    connection.close()
+    other.close()
 
 
 def test_what_is_due_goes_before_what_has_come_is_read(made: list[Any]) -> None:

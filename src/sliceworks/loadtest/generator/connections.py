@@ -90,6 +90,7 @@ class Connection:
         assert self._rest is not None
         try:
             self._rest = self._rest[self._write(self._rest) :]
+            self.moment = self._now()
         except _NOT_NOW:
             pass
         except OSError:
