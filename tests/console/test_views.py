@@ -50,7 +50,7 @@ def test_the_overview_counts_chips_jobs_and_money() -> None:
         assert found.usd > 1000
         assert {each.name for each in found.queues} == {each.name for each in found.teams}
         assert found.queues[0].waiting >= found.queues[-1].waiting
-        page = said(overview_page.nodes(found, small.world.now()))
+        page = said(overview_page.nodes(found, small.world.now(), small.world.knows))
         assert "Chips in use" in page
         assert "stopped: Hold" in page
 
@@ -61,7 +61,7 @@ def test_the_overview_of_an_empty_cluster_says_what_is_missing() -> None:
     async def main(small: Small) -> None:
         found = overview(small.world)
         assert (found.used, found.running, found.usd) == (0, 0, 0)
-        page = said(overview_page.nodes(replace(found, teams=(), queues=(), troubles=()), small.world.now()))
+        page = said(overview_page.nodes(replace(found, teams=(), queues=(), troubles=()), small.world.now(), small.world.knows))
         assert "No team has chips" in page
         assert "This cluster has no queues." in page
         assert "No job failed" in page

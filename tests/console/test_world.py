@@ -8,12 +8,15 @@ import orjson
 import pytest
 from bench.measure.console_worlds import JOBSETS as STORED_JOBSETS
 from bench.measure.console_worlds import PODS as STORED_PODS
+from tests.console.test_views import said
 from tests.support.small_worlds import Small, on_small
 
 from sliceworks.base import clock
-from sliceworks.base.errors import SliceworksError, Unreachable
+from sliceworks.base.errors import SliceworksError, Unauthorized, Unreachable
+from sliceworks.console import knowing
 from sliceworks.console.kinds import EVENTS, JOBSETS, NODES, PODS, WORKLOADS
 from sliceworks.console.looking import looking_only
+from sliceworks.console.pages import overview as overview_page
 from sliceworks.console.views.jobs import job_row
 from sliceworks.console.views.overview import overview
 from sliceworks.console.world import World
@@ -182,9 +185,11 @@ def test_a_cluster_that_does_not_answer_is_told_with_the_moment_it_fell_silent()
                 since = _stale(world)
                 assert since is not None
                 assert abs((since - fell).total_seconds()) < 3
+                await clock.sleep(700)  # watches last as long
+                assert (world.behind, world.table(PODS).state) == (True, "known")
                 line.cut = False
                 await clock.sleep(10)
-                assert _stale(world) is None
+                assert (_stale(world), world.behind) == (None, False)
 
     clock.run(main(), virtual=True)
 
@@ -243,22 +248,52 @@ def test_one_namespace_alone_is_read_by_those_who_may_not_see_all() -> None:
     on_small(main)
 
 
+class Refusing:
+    """A cluster that answers everything with one refusal, as long as it does."""
+
+    def __init__(self, code: int, reason: str, transport: Transport | None = None) -> None:
+        self._status = {"kind": "Status", "reason": reason, "message": reason, "code": code}
+        self._code, self.transport = code, transport
+
+    async def send(self, request: Request, *, stream: bool = False) -> Response:
+        if self.transport is not None:
+            return await self.transport.send(request, stream=stream)
+        return Response(self._code, {}, orjson.dumps(self._status))
+
+    async def close(self) -> None:
+        return
+
+
 def test_what_one_may_not_see_is_said_in_words() -> None:
-    class Refusing:
-        async def send(self, request: Request, *, stream: bool = False) -> Response:
-            status = {"kind": "Status", "reason": "Forbidden", "message": "no", "code": 403}
-            return Response(403, {}, orjson.dumps(status))
-
-        async def close(self) -> None:
-            return
-
     async def main() -> None:
-        async with World(Client(Refusing())) as world:
+        async with World(Client(Refusing(403, "Forbidden"))) as world:
             await world.settled(60)
-            assert world.troubles(JOBSETS, PODS) == [
-                "You may not read the jobsets of this cluster.",
-                "You may not read the pods of this cluster.",
-            ]
+            assert world.troubles(JOBSETS, PODS, NODES) == ["You may not read the jobsets, pods and nodes of this cluster."]
             assert world.stale_since is None  # a refusal is an answer
+            assert (world.shut_out, world.knows(PODS)) == (False, False)
+            page = said(overview_page.nodes(overview(world), world.now(), world.knows))
+            assert "Hosts ready – not known" in page
+            assert "has no queues" not in page
+
+    clock.run(main(), virtual=True)
+
+
+def test_credentials_that_are_wrong_or_run_out_are_said_in_words() -> None:
+    async def main() -> None:
+        async with Cluster(ca="the authority", workloads=False) as cluster:
+            door = Refusing(401, "Unauthorized")
+            async with World(Client(door)) as world:
+                await world.settled(60)
+                assert world.troubles(JOBSETS, PODS) == [knowing.SHUT_OUT]
+                assert world.shut_out
+                door.transport = cluster.transport()
+                await clock.sleep(10)
+                assert (world.shut_out, world.troubles(PODS), world.behind) == (False, [], False)
+                door.transport = None
+                await clock.sleep(700)  # watches last as long
+                assert (world.shut_out, world.knows(PODS), world.behind) == (True, True, True)
+                [told] = world.troubles(PODS)
+                assert told == "You may no longer read the pods of this cluster: what is shown of them is old."
+                assert knowing.said(Unauthorized("Unauthorized")) == knowing.SHUT_OUT
 
     clock.run(main(), virtual=True)

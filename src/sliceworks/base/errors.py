@@ -143,6 +143,10 @@ class BadRequest(ApiError):
 class Unauthorized(ApiError):
     code, reason = 401, "Unauthorized"
 
+    def __init__(self, message: str, **more: Any) -> None:
+        super().__init__(message, **more)
+        self.hint = "your credentials are wrong or have expired: renew them"
+
 
 class Forbidden(ApiError):
     code, reason = 403, "Forbidden"

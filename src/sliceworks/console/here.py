@@ -11,6 +11,7 @@ import orjson
 from nicegui import ui
 
 from sliceworks.base.errors import SliceworksError
+from sliceworks.console import knowing
 from sliceworks.console.pace import Pace
 from sliceworks.console.tree import Tree
 
@@ -96,4 +97,4 @@ class Here:
 
     def complain(self, error: SliceworksError) -> None:
         """Say what did not work, and the remedy."""
-        ui.notify(f"{error.message}{f': {error.hint}' if error.hint else ''}", type="negative", multi_line=True)
+        ui.notify(knowing.said(error), type="negative", multi_line=True)

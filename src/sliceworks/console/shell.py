@@ -10,10 +10,12 @@ from urllib.parse import urlsplit
 
 from nicegui import PageArguments, context, ui
 
+from sliceworks.console import knowing
 from sliceworks.console.here import Console, Here
 from sliceworks.console.nodes import Node, el, empty, icon, state
 from sliceworks.console.registry import Page, pages
 from sliceworks.console.tree import Tree
+from sliceworks.console.world import World
 
 log = logging.getLogger(__name__)
 
@@ -136,15 +138,25 @@ def _logo() -> Node:
 
 def _top(console: Console) -> Node:
     """Which cluster this is, what may be done with it, and whether it answers."""
-    since = console.world.stale_since
-    live = state("live", "good") if since is None else state(f"no answer since {since:%H:%M:%S} UTC", "bad")
     may = (
         state("changes allowed", "lent", title="Started with --allow-changes")
         if console.allow_changes
         else state("read-only", "idle", title="Start it with --allow-changes to change things from here")
     )
     where = el("div", icon("hub"), el("span", "Cluster", cls="hidden-words"), el("b", console.world.name), cls="where")
-    return el("header", where, el("div", may, el("span", live, role="status"), cls="right"), cls="top")
+    how, told = _standing(console.world)
+    band = el("div", told, cls="band", key="band") if told else None
+    return el("header", where, el("div", may, el("span", how, role="status"), cls="right"), band, cls="top")
+
+
+def _standing(world: World) -> tuple[Node, str]:
+    """Whether what is shown is live, and where it is not, what that means."""
+    if world.shut_out:
+        return state("not let in", "bad"), f"{knowing.SHUT_OUT} {knowing.RENEW}"
+    if world.stale_since is not None:
+        since = f"{world.stale_since:%H:%M:%S} UTC"
+        return state(f"no answer since {since}", "bad"), f"The cluster does not answer. Pages show what was known at {since}."
+    return (state("catching up", "busy"), "") if world.behind else (state("live", "good"), "")
 
 
 def _keys() -> Node:

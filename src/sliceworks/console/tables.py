@@ -6,8 +6,8 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from sliceworks.base.errors import Forbidden, NotFound
-from sliceworks.console import kinds
+from sliceworks.base.errors import Forbidden, NotFound, Unauthorized
+from sliceworks.console import knowing
 from sliceworks.kube.resources import Key, key_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Object, Resource
     from sliceworks.kube.store import Store
 
-State: TypeAlias = Literal["reading", "known", "missing", "forbidden"]
+State: TypeAlias = Literal["reading", "known", "old", "missing", "forbidden", "unauthorized"]
 Changes: TypeAlias = "dict[Resource, set[Key]]"
 
 _REMEMBERED = 10_000  # changes of a kind: a page that looks four times a second never falls behind so far
@@ -40,25 +40,23 @@ class Table:
 
     @property
     def state(self) -> State:
-        """How well the kind is known: still being read, known, not installed, or not ours to see."""
-        error = self._informer.error
+        """How well the kind is known: still being read, known, known until we were refused, not installed, or not ours to see."""
+        error, synced = self._informer.error, self._informer.synced
         if isinstance(error, NotFound):
             return "missing"
-        if self._informer.synced:
-            return "known"
-        return "forbidden" if isinstance(error, Forbidden) else "reading"
+        if isinstance(error, Forbidden | Unauthorized):
+            return "old" if synced else "forbidden" if isinstance(error, Forbidden) else "unauthorized"
+        return "known" if synced else "reading"
+
+    @property
+    def behind(self) -> bool:
+        """Whether it was known, and changes do not arrive now."""
+        return self._informer.synced and self._informer.error is not None and self.state != "missing"
 
     @property
     def trouble(self) -> str:
         """What a person should know before reading an empty table; empty where all is well."""
-        state, name = self.state, self.resource.kind
-        if state == "missing":
-            return f"{kinds.INSTALLED_BY.get(self.resource.group, name)} is not installed in this cluster."
-        if state == "forbidden":
-            return f"You may not read the {self.resource.plural} of this cluster."
-        if state == "reading":
-            return f"Reading {self.resource.plural} …"
-        return ""
+        return "".join(knowing.words([self]))
 
     def all(self) -> Iterable[Object]:
         """Every object."""

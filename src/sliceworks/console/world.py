@@ -15,13 +15,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sliceworks.base import clock
-from sliceworks.base.errors import ApiError, SliceworksError
-from sliceworks.console import kinds
+from sliceworks.base.errors import ApiError, SliceworksError, Unauthorized
+from sliceworks.console import kinds, knowing
 from sliceworks.console.indexes import INDEXES
 from sliceworks.console.ledger import Ledger
 from sliceworks.console.slimming import slim
 from sliceworks.console.tables import Feed, Table
-from sliceworks.kube.backoff import NEVER
+from sliceworks.kube.backoff import NEVER, Backoff
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.transport import Request
 
@@ -38,12 +38,14 @@ _LOOK_EVERY = 2.0  # seconds between looks whether the cluster still answers
 _PATIENCE = 5.0
 _RECKON_EVERY = 0.5  # seconds between two reckonings of one view, whoever asks
 _LATEST = 3.0  # seconds: however long it takes, pages are not older
+_AGAIN = Backoff(cap=4.0, jitter=0.5)  # a page that somebody looks at should not be old for long
 _SHARE = 10  # a view that takes long is reckoned less often: a tenth of the time is spent on it at most
 
 
 class World:
     """Everything that pages read. `name` is what the cluster is called, `now` its clock, `stale_since` when it last answered, if it
-    does not answer now. With a `namespace` only that one is read, by those who may not see all."""
+    does not answer now; `shut_out` is whether it refuses who we are. With a `namespace` only that one is read, by those who may
+    not see all."""
 
     def __init__(self, client: Client, *, name: str = "", namespace: str = "", now: Callable[[], datetime] = clock.now) -> None:
         self.client = client
@@ -51,7 +53,8 @@ class World:
         self.namespace = namespace
         self.now = now
         self.stale_since: datetime | None = None
-        self._informers = Informers(client, transform=slim)
+        self.shut_out = False
+        self._informers = Informers(client, transform=slim, backoff=_AGAIN)
         self._tables: dict[Resource, Table] = {}
         self._views: dict[object, tuple[float, tuple[int, ...], Any]] = {}
         self._kept: dict[object, Any] = {}
@@ -116,8 +119,17 @@ class World:
         return found
 
     def troubles(self, *resources: Resource) -> list[str]:
-        """What to know before reading a page of these kinds: each thing once."""
-        return list(dict.fromkeys(words for each in resources if (words := self.table(each).trouble)))
+        """What to know before reading a page of these kinds."""
+        return knowing.words(map(self.table, resources))
+
+    def knows(self, *resources: Resource) -> bool:
+        """Whether there is something to tell of all of these kinds; what is old is something, too."""
+        return all(self.table(each).state in ("known", "old") for each in resources)
+
+    @property
+    def behind(self) -> bool:
+        """Whether changes of a kind do not arrive, though the cluster answers."""
+        return any(each.behind for each in self._tables.values())
 
     async def settled(self, timeout: float) -> None:
         """Wait until what is read from the beginning is there, or known not to be had."""
@@ -132,9 +144,9 @@ class World:
             try:
                 async with asyncio.timeout(_PATIENCE):
                     await client.exchange(Request("GET", "/version"))
-                self.stale_since = None
-            except ApiError:
-                self.stale_since = None  # a refusal is an answer
+                self.stale_since, self.shut_out = None, False
+            except ApiError as error:
+                self.stale_since, self.shut_out = None, isinstance(error, Unauthorized)  # a refusal is an answer
             except (SliceworksError, TimeoutError):
                 self.stale_since = self.stale_since or self.now()
             await clock.sleep(_LOOK_EVERY)

@@ -213,11 +213,13 @@ class Client(Actions):
     async def watch_batches(
         self, resource: Resource, namespace: str | None = None, **options: Unpack[ListOptions]
     ) -> AsyncGenerator[Batch, None]:
-        """The changes of a collection as they arrive: all that came in one piece, together."""
+        """The changes of a collection as they arrive: all that came in one piece, together. The first batch is empty: it says that
+        the server has taken the watch."""
         response = await self.exchange(requests.watch(resource, namespace, **options), stream=True)
         if response.stream is None:
             return
         try:
+            yield []
             async with aclosing(batches(response.stream)) as arriving:
                 async for batch in arriving:
                     yield batch

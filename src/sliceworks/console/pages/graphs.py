@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.console.graph_looks import DEFINITIONS, instances_of
-from sliceworks.console.nodes import el, empty, heading, link, panel, state, table
+from sliceworks.console.nodes import el, empty, heading, link, panel, state, table, warning
 from sliceworks.console.registry import page_of
 from sliceworks.console.views import graphs
 from sliceworks.console.views.times import ago
@@ -31,13 +31,14 @@ def graphs_page(here: Here) -> None:
         if known.state == "missing":
             hint = [el("code", "sliceworks controller run graphs"), " runs it; ", el("code", "deploy/graphs"), " installs it."]
             return [heading("Graphs"), empty(known.trouble, hint, icon_name="account_tree")]
-        if known.trouble:
-            return [heading("Graphs"), el("p", known.trouble, cls="lead")]
+        if not world.knows(DEFINITIONS):
+            return [heading("Graphs"), empty(known.trouble, icon_name="account_tree")]
         found = graphs.definitions(known.all())
         if not found:
             hint = ["Publish one: ", el("code", "kubectl apply -f definition.yaml")]
             return [heading("Graphs"), empty("No self-service is published yet.", hint, icon_name="account_tree")]
-        return [heading("Graphs"), el("div", [_definition(world, each) for each in found], cls="stack", key="graphs")]
+        shown = el("div", [_definition(world, each) for each in found], cls="stack", key="graphs")
+        return [heading("Graphs"), *map(warning, world.troubles(DEFINITIONS)), shown]
 
     here.show(draw, DEFINITIONS, ages=1.0)
 
@@ -47,12 +48,12 @@ def _definition(world: World, each: Definition) -> Node:
     kind = instances_of(obj) if obj else None
     table_ = world.table(kind) if kind else None
     asked = graphs.instances(table_.all()) if table_ else []
-    reading = el("p", table_.trouble, cls="note") if table_ and table_.state == "reading" else None
+    unknown = el("p", table_.trouble, cls="note") if table_ and kind and not world.knows(kind) else None
     count = f"{each.resources} resources" if each.resources != 1 else "one resource"
     return panel(
         each.kind or each.name,
         el("p", each.problem, cls="answer bad") if each.problem and each.tone != "good" else None,
-        reading or instances(asked, each.name, world.now()),
+        unknown or instances(asked, each.name, world.now()),
         tools=[state(each.state, each.tone), link("Draw it", f"/graphs/{each.name}")],
         note=f"{each.name} · {each.api_version} · {count}",
         key=each.name,

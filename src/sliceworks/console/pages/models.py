@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from nicegui import ui
 
 from sliceworks.base.errors import SliceworksError
+from sliceworks.console import knowing
 from sliceworks.console.model_looks import LOOK_EVERY, Models
 from sliceworks.console.nodes import el, empty, heading, link, panel, state, table, warning
 from sliceworks.console.registry import page_of
@@ -49,7 +50,7 @@ def models_page(here: Here) -> None:
         head = heading("Models")
         told = [warning(each) for each in [*([trouble] if trouble else []), *known.broken]]
         if known.services is None:
-            return [head, *told, el("p", "Reading model services …", cls="lead")]
+            return [head, empty(trouble or "Reading model services …", icon_name="psychology")]
         if not known.services:
             hint = ["Deploy one: ", el("code", "sliceworks models deploy -f model.yaml")]
             return [head, *told, empty("No model is served here.", hint, icon_name="psychology")]
@@ -61,7 +62,7 @@ def models_page(here: Here) -> None:
             await known.look()
             trouble = ""
         except SliceworksError as error:
-            trouble = error.message
+            trouble = knowing.said(error)
         tree.show(draw())
 
     tree.show(draw())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.console import knowing
 from sliceworks.console.graph_looks import DEFINITIONS, Graphs, instances_of, shown
 from sliceworks.console.nodes import button, drawing, el, empty, facts, heading, link, panel, state
 from sliceworks.console.pages.graphs import instances
@@ -62,9 +63,11 @@ class _Drawn:
         ui.timer(_LOOK_EVERY, self._look)
 
     async def _look(self) -> None:
-        definition = self._here.world.table(DEFINITIONS).get(self._name)
+        known = self._here.world.table(DEFINITIONS)
+        definition = known.get(self._name)
         try:
-            compiled = await self._graphs.of(definition) if definition else "There is no such definition, or not any more."
+            none = known.trouble or "There is no such definition, or not any more."
+            compiled = await self._graphs.of(definition) if definition else none
             self._graph, self._problem = (None, compiled) if isinstance(compiled, str) else (compiled, "")
             if self._graph and self._instance:
                 self._looked = await self._graphs.look(self._graph, self._instance, self._namespace)
@@ -72,7 +75,7 @@ class _Drawn:
         except NotFound:
             self._looked, self._problem = None, "There is no such instance, or not any more."
         except SliceworksError as error:
-            self._problem = f"{error.message}{f': {error.hint}' if error.hint else ''}"
+            self._problem = knowing.said(error)
         self._tree.show(*self._nodes())
 
     async def _hear(self) -> None:

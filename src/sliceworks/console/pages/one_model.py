@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from nicegui import context, ui
 
 from sliceworks.base.errors import SliceworksError
+from sliceworks.console import knowing
 from sliceworks.console.model_looks import LOOK_EVERY, Models
-from sliceworks.console.nodes import button, choice, el, empty, facts, grid, heading, link, panel, state, table
+from sliceworks.console.nodes import button, choice, el, empty, facts, grid, heading, link, panel, prose, state, table
 from sliceworks.console.prompts import LENGTHS, Prompt
 from sliceworks.console.registry import page_of
 from sliceworks.console.tree import Tree
@@ -56,7 +57,7 @@ class _Model:
             self._trouble = ""
             await self._known.look()
         except SliceworksError as error:
-            self._trouble, self._details = error.message, None
+            self._trouble, self._details = knowing.said(error), None
         self._show()
 
     def _show(self) -> None:
@@ -65,8 +66,8 @@ class _Model:
     def _nodes(self) -> list[Node]:
         crumb, found = link("Models", "/models"), self._details
         if found is None:
-            told = empty(self._trouble, link("All models", "/models"), icon_name="psychology") if self._trouble else None
-            return [heading(self._name, crumb=crumb), told or el("p", "Reading it …", cls="lead")]
+            hint = link("All models", "/models") if self._trouble else None
+            return [heading(self._name, crumb=crumb), empty(self._trouble or "Reading it …", hint, icon_name="psychology")]
         return [
             heading(self._name, state(found.service.state, found.service.tone), crumb=crumb),
             el(
@@ -82,7 +83,8 @@ class _Model:
 
     def _causes(self, found: Details) -> Node:
         causes = [
-            el("div", what, el("div", remedy, cls="remedy") if remedy else None, cls="cause") for what, remedy in found.causes
+            el("div", prose(what), el("div", prose(remedy), cls="remedy") if remedy else None, cls="cause")
+            for what, remedy in found.causes
         ]
         return panel("Why it is not ready", el("div", causes, cls="answer"), key="why")
 

@@ -48,8 +48,8 @@ def slice_page(here: Here) -> None:
         view = fleet.named(name)
         crumb = link("Slices", "/slices")
         if view is None:
-            gone = empty("There is no such slice, or not any more.", link("All slices", "/slices"), icon_name="view_in_ar")
-            return [heading(name, crumb=crumb), gone]
+            words = world.table(NODES).trouble or "There is no such slice, or not any more."
+            return [heading(name, crumb=crumb), empty(words, link("All slices", "/slices"), icon_name="view_in_ar")]
         return [
             heading(name, state(view.standing, TONES[view.state]), crumb=crumb),
             drawing(drawings.patterns(), key="patterns"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, NODES
 from sliceworks.console.nodes import (
     amount_of,
     columns,
@@ -26,11 +27,13 @@ from sliceworks.console.views.overview import KINDS, overview
 from sliceworks.console.views.times import ago, dollars
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from sliceworks.console.here import Here
-    from sliceworks.console.nodes import Node
+    from sliceworks.console.nodes import Child, Node
     from sliceworks.console.views.overview import Overview, Use
+    from sliceworks.kube.resources import Resource
 
 
 @page_of("overview", title="Overview", icon="dashboard", key="o")
@@ -40,41 +43,46 @@ def overview_page(here: Here) -> None:
 
     def draw() -> list[Node]:
         found = world.once(overview, *KINDS)
-        return [heading("Overview"), *map(warning, world.troubles(*KINDS)), *nodes(found, world.now())]
+        return [heading("Overview"), *map(warning, world.troubles(*KINDS)), *nodes(found, world.now(), world.knows)]
 
     here.show(draw, *KINDS)
 
 
-def nodes(found: Overview, now: datetime) -> list[Node]:
-    """The page without its heading."""
+def nodes(found: Overview, now: datetime, knows: Callable[..., bool]) -> list[Node]:
+    """The page without its heading. `knows` tells which kinds could be read: nothing of what could not be is not none."""
+    colours = legend(("", "own"), ("borrowed", "borrowed"), ("free", "free"))
     return [
-        _numbers(found),
+        _numbers(found, knows),
         columns(
             [
-                panel("Chips by team", _uses(found.teams, "team"), legend(("", "own"), ("borrowed", "borrowed"), ("free", "free"))),
-                panel("Queues", _queues(found, now), note=link("All queues", "/queues")),
+                panel("Chips by team", _uses(found.teams, "team", knows(JOBSETS)), colours),
+                panel("Queues", _queues(found, now, knows(CLUSTER_QUEUES)), note=link("All queues", "/queues")),
             ],
             [
-                panel("Chips by type", _uses(found.types, "type")),
-                panel("What went wrong lately", _troubles(found, now), note="the last two hours"),
+                panel("Chips by type", _uses(found.types, "type", knows(JOBSETS))),
+                panel("What went wrong lately", _troubles(found, now, knows(JOBSETS, NODES, EVENTS)), note="the last two hours"),
             ],
         ),
     ]
 
 
-def _numbers(found: Overview) -> Node:
+def _numbers(found: Overview, knows: Callable[..., bool]) -> Node:
     share = f"{100 * found.used / found.quota:.0f} % of {amount_of(found.quota)}" if found.quota else "no quota"
     cost = "list prices" if not found.unpriced else f"without {found.unpriced} jobs of unknown price"
-    return stats(
-        stat("Chips in use", amount_of(found.used), share),
-        stat("Jobs that run", amount_of(found.running), link("Show them", "/jobs")),
-        stat("Jobs that wait", amount_of(found.waiting), link("Show them", "/jobs?state=queued")),
-        stat("Cost of an hour", dollars(found.usd), cost),
-        stat("Hosts ready", amount_of(found.hosts_ready), ["of ", amount_of(found.hosts), " · ", link("Slices", "/slices")]),
-    )
+    hosts = ["of ", amount_of(found.hosts), " · ", link("Slices", "/slices")]
+    each: list[tuple[Resource, str, str, Child]] = [
+        (JOBSETS, "Chips in use", amount_of(found.used), share if knows(CLUSTER_QUEUES) else None),
+        (JOBSETS, "Jobs that run", amount_of(found.running), link("Show them", "/jobs")),
+        (JOBSETS, "Jobs that wait", amount_of(found.waiting), link("Show them", "/jobs?state=queued")),
+        (JOBSETS, "Cost of an hour", dollars(found.usd), cost),
+        (NODES, "Hosts ready", amount_of(found.hosts_ready), hosts),
+    ]
+    return stats(stat(name, value, note) if knows(kind) else stat(name, "–", "not known") for kind, name, value, note in each)
 
 
-def _uses(uses: tuple[Use, ...], what: str) -> Node | list[Node]:
+def _uses(uses: tuple[Use, ...], what: str, known: bool) -> Node | list[Node]:
+    if not known:
+        return _unknown()
     if not uses:
         return empty(f"No {what} has chips or waits for some.", icon_name="memory")
     return [
@@ -98,7 +106,13 @@ def _note(each: Use) -> str:
     return f"· {' · '.join(parts)}" if parts else ""
 
 
-def _queues(found: Overview, now: datetime) -> Node:
+def _unknown() -> Node:
+    return empty("Not known.", icon_name="visibility_off")
+
+
+def _queues(found: Overview, now: datetime, known: bool) -> Node:
+    if not known:
+        return _unknown()
     if not found.queues:
         return empty("This cluster has no queues.", el("code", "sliceworks queues apply"), icon_name="reorder")
     rows = [
@@ -119,7 +133,9 @@ def _queues(found: Overview, now: datetime) -> Node:
     return table(("Queue", "Admitted", "Waiting", "First waits for"), rows, numbers=(1, 2, 3), caption="Queues")
 
 
-def _troubles(found: Overview, now: datetime) -> Node:
+def _troubles(found: Overview, now: datetime, known: bool) -> Node:
+    if not found.troubles and not known:
+        return _unknown()
     if not found.troubles:
         return empty("Nothing.", "No job failed, no host was lost, nothing was preempted.", icon_name="task_alt")
     steps = []

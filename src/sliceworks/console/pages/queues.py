@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.console.kinds import CLUSTER_QUEUES, JOBSETS, NAMESPACES
-from sliceworks.console.nodes import amount_of, el, empty, heading, legend, link, meter, panel, prose, state, table
+from sliceworks.console.nodes import amount_of, el, empty, heading, legend, link, meter, panel, prose, state, table, warning
 from sliceworks.console.registry import page_of
 from sliceworks.console.views import whys
 from sliceworks.console.views.queues import KINDS, queues
@@ -28,11 +28,12 @@ def queues_page(here: Here) -> None:
     world = here.world
 
     def draw() -> list[Node]:
-        trouble = world.table(CLUSTER_QUEUES).trouble
-        if trouble:
-            return [heading("Queues"), empty(trouble, "Queues are Kueue's: install it, or look at a twin.", icon_name="reorder")]
+        known = world.table(CLUSTER_QUEUES)
+        if not world.knows(CLUSTER_QUEUES):
+            hint = "Queues are Kueue's: install it, or look at a twin." if known.state == "missing" else None
+            return [heading("Queues"), empty(known.trouble, hint, icon_name="reorder")]
         found = world.once(queues, *KINDS, *whys.KINDS, JOBSETS, NAMESPACES)
-        return [heading("Queues"), *nodes(found, world.now())]
+        return [heading("Queues"), *map(warning, world.troubles(*KINDS)), *nodes(found, world.now())]
 
     here.show(draw, *KINDS, *whys.KINDS)
 

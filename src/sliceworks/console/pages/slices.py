@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nicegui import ui
 
 from sliceworks.console.fleet import KINDS, LOOK_EVERY, fleet_of
-from sliceworks.console.kinds import NAMESPACES
+from sliceworks.console.kinds import NAMESPACES, NODES
 from sliceworks.console.nodes import button, choice, drawing, el, empty, heading, link, search, warning
 from sliceworks.console.registry import page_of
 from sliceworks.console.views import drawings
@@ -48,7 +48,7 @@ def slices_page(here: Here) -> None:
         return [
             heading("Slices", el("span", _counted(len(found)), cls="lead")),
             *map(warning, here.world.troubles(*KINDS)),
-            *(nodes(found, picked, shown.wanted, shown.page) if found else [_nothing()]),
+            *(nodes(found, picked, shown.wanted, shown.page) if found else [_nothing()] if here.world.knows(NODES) else []),
         ]
 
     def act(pressed: str) -> None:
