@@ -93,8 +93,6 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     assert not crds.set_condition(definition, {**first, "lastTransitionTime": "2"})
     assert crds.set_condition(definition, {**first, "status": "False", "lastTransitionTime": "3"})
     assert definition["status"]["conditions"] == [{**first, "status": "False", "lastTransitionTime": "3"}]
-    assert crds.condition_is(definition, "Established", "False")
-    assert not crds.condition_is({}, "Established", "True")
 
 
 def test_names_and_scope_of_a_definition_stay() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, duration, tables
+from sliceworks.base.conditions import condition
 from sliceworks.controllers.slices import reading, words
 
 if TYPE_CHECKING:
@@ -77,13 +78,13 @@ def _jobset(found: Found) -> str:
 
 def _condition(jobset: dict[str, Any] | None) -> str:
     """What the controller says of the JobSet's slices as a whole."""
-    told = reading.condition((jobset or {}).get("status") or {}, words.JOBSET_CONDITION)
+    told = condition(jobset, words.JOBSET_CONDITION)
     return f"{told.get('reason')}: {told.get('message')}" if told else ""
 
 
 def _node(node: dict[str, Any]) -> tuple[object, ...]:
     metadata = node["metadata"]
-    ready = reading.condition(node.get("status") or {}, "Ready").get("status", "Unknown")
+    ready = condition(node, "Ready").get("status", "Unknown")
     born = clock.parse(metadata.get("creationTimestamp"))
     age = duration.human(clock.since(born).total_seconds()) if born else "unknown"
     return (metadata["name"], ready, (metadata.get("labels") or {}).get(words.ZONE), age)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.catalog import prices
 from sliceworks.controllers.slices import bodies, reading, shapes
 
@@ -113,7 +114,7 @@ def _nodes(nodes: Iterable[Object]) -> tuple[Counter[str], dict[str, datetime]]:
         pool = (metadata.get("labels") or {}).get(POOL_LABEL)
         if not pool:
             continue
-        if reading.condition(node.get("status") or {}, "Ready").get("status") == "True":
+        if is_true(node, "Ready"):
             ready[pool] += 1
         moment = clock.parse(metadata.get("creationTimestamp"))
         if moment is not None and (pool not in born or moment < born[pool]):

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, duration
+from sliceworks.base.conditions import condition
 from sliceworks.cli.output import Report
 from sliceworks.training.asked import size
-from sliceworks.training.states import condition, ending, state, workers
+from sliceworks.training.states import ending, state, workers
 from sliceworks.training.words import ENDED, PRIORITY, QUEUE, RUNS, TYPE, WAITS
 
 if TYPE_CHECKING:

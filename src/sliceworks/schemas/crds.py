@@ -100,12 +100,6 @@ def _unknown_formats(node: Object) -> Iterator[str]:
             yield from _unknown_formats(branch)
 
 
-def condition_is(definition: Object, kind: str, status: str) -> bool:
-    """Whether a condition has this status."""
-    conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(item["type"] == kind and item["status"] == status for item in conditions)
-
-
 def set_condition(definition: Object, condition: Object) -> bool:
     """Puts a condition in place; its time changes only with its status. Tells whether anything changed."""
     status = definition.setdefault("status", {})

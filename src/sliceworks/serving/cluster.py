@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, progress
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.kube.well_known import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, JOB, POD, SERVICE, STATEFUL_SET
 from sliceworks.serving import record as records
@@ -118,6 +119,4 @@ async def _addresses(client: Client, service: str, namespace: str) -> list[str]:
 
 def is_ready(pod: Object) -> bool:
     """Whether a pod has an address and answers."""
-    status = pod.get("status") or {}
-    conditions = status.get("conditions") or ()
-    return bool(status.get("podIP")) and any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return bool((pod.get("status") or {}).get("podIP")) and is_true(pod, "Ready")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.specs.parts import SLICE
-from sliceworks.training.states import condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +72,7 @@ def read(pod: Object) -> Host:
         pod=metadata["name"],
         node=(pod.get("spec") or {}).get("nodeName", ""),
         state=_state(pod, containers),
-        ready=condition(pod, "Ready").get("status") == "True",
+        ready=is_true(pod, "Ready"),
         restarts=sum(each.get("restartCount", 0) for each in containers),
         attempt=_number(labels.get(ATTEMPT)),
         since=metadata.get("creationTimestamp", ""),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import condition
 from sliceworks.training.hosts import hosts, slices_of
-from sliceworks.training.states import condition, ending, state
+from sliceworks.training.states import ending, state
 from sliceworks.training.words import QUEUE
 
 if TYPE_CHECKING:

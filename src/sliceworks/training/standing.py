@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
+from sliceworks.base.conditions import condition, is_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,14 +127,11 @@ def _holding(flavor: str, resource: Object, found: Object) -> Holding:
 
 
 def _waits(workload: Object) -> bool:
-    status = workload.get("status") or {}
-    done = any(each["type"] == "Finished" and each["status"] == "True" for each in status.get("conditions") or ())
-    return not done and not status.get("admission")
+    return not is_true(workload, "Finished") and not (workload.get("status") or {}).get("admission")
 
 
 def _waiting(workload: Object) -> Waiting:
-    metadata, status = workload["metadata"], workload.get("status") or {}
-    reserved: Object = next((each for each in status.get("conditions") or () if each["type"] == "QuotaReserved"), {})
+    metadata, reserved = workload["metadata"], condition(workload, "QuotaReserved")
     owner = next((each["name"] for each in metadata.get("ownerReferences") or ()), metadata["name"])
     priority = int((workload.get("spec") or {}).get("priority") or 0)
     return Waiting(metadata["namespace"], owner, priority, metadata["creationTimestamp"], reserved.get("message", ""))

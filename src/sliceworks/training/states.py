@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sliceworks.base.conditions import condition
 from sliceworks.specs.parts import SLICE
 from sliceworks.training.words import QUEUE
 
@@ -14,8 +15,8 @@ def state(jobset: Object) -> str:
     """One word: completed, failed, queued, suspended, restarting, running or starting. Helpers do not count."""
     status = jobset.get("status") or {}
     true = {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
-    for condition, word in (("Completed", "completed"), ("Failed", "failed")):
-        if condition in true:
+    for kind, word in (("Completed", "completed"), ("Failed", "failed")):
+        if kind in true:
             return word
     if (jobset.get("spec") or {}).get("suspend"):
         return "queued" if QUEUE in (jobset["metadata"].get("labels") or {}) else "suspended"
@@ -35,12 +36,6 @@ def workers(jobset: Object) -> Object:
     """The replicated job of the slices, in a JobSet of ours; the first one, in another's."""
     jobs: list[Object] = jobset["spec"]["replicatedJobs"]
     return next((each for each in jobs if each["name"] == SLICE), jobs[0])
-
-
-def condition(obj: Object | None, kind: str) -> Object:
-    """The condition of a type; empty where there is none."""
-    conditions = ((obj or {}).get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each["type"] == kind), {})
 
 
 def ending(jobset: Object) -> Object:

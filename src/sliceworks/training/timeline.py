@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.training.states import condition
+from sliceworks.base.conditions import is_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,7 +71,7 @@ def _of_jobset(jobset: Object) -> Iterator[Told]:
 
 
 def _of_workload(workload: Object | None) -> Iterator[Told]:
-    over = condition(workload, "Finished").get("status") == "True"
+    over = is_true(workload, "Finished")
     for each in _conditions(workload or {}):
         if each["type"] == "QuotaReserved" and each["status"] == "False":
             if over:

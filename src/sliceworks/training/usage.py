@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
+from sliceworks.base.conditions import is_true
 from sliceworks.training.queues import TEAM
 from sliceworks.training.standing import standings
 
@@ -91,10 +92,9 @@ def _types(found: list[Standing]) -> tuple[Use, ...]:
 
 def _chips(workload: Object) -> int:
     """What a Workload has been given; nothing when it waits or has finished."""
-    status = workload.get("status") or {}
-    if any(each["type"] == "Finished" and each["status"] == "True" for each in status.get("conditions") or ()):
+    if is_true(workload, "Finished"):
         return 0
     total = 0
-    for pods in (status.get("admission") or {}).get("podSetAssignments") or ():
+    for pods in ((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments") or ():
         total += sum(int(quantity.parse(amount)) for name, amount in (pods.get("resourceUsage") or {}).items() if "/" in name)
     return total

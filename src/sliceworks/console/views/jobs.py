@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import condition
 from sliceworks.training.asked import asked, size
-from sliceworks.training.states import condition, ending, state, workers
+from sliceworks.training.states import ending, state, workers
 from sliceworks.training.words import ENDED, PRIORITY, QUEUE, RUNS, STATES, TYPE, WAITS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.training.states import condition
+from sliceworks.base.conditions import condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import condition
 from sliceworks.console.kinds import (
     CHECKS,
     CLUSTER_QUEUES,
@@ -14,7 +15,6 @@ from sliceworks.console.kinds import (
     LOCAL_QUEUES,
     NAMESPACES,
 )
-from sliceworks.training.states import condition
 from sliceworks.training.why import kinds as why_kinds
 from sliceworks.training.why import quota
 from sliceworks.training.why.evidence import Evidence

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sliceworks.base import quantity
-from sliceworks.training.states import condition
+from sliceworks.base.conditions import condition, is_true
 
 Object = dict[str, Any]
 
@@ -30,7 +30,7 @@ class Work:
 def work_row(workload: Object) -> Work:
     """What is kept of a Workload."""
     metadata, spec, status = workload["metadata"], workload.get("spec") or {}, workload.get("status") or {}
-    over = condition(workload, "Finished").get("status") == "True"
+    over = is_true(workload, "Finished")
     admission = status.get("admission") or {}
     evicted = condition(workload, "Evicted")
     back = evicted if evicted.get("status") == "True" and not over else {}

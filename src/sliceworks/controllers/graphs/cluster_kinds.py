@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import NotFound
 from sliceworks.controllers.graphs.served_kinds import ServedKinds, described
 from sliceworks.graph.kinds import AllKinds, BuiltinKinds, CustomKinds, Kind
 from sliceworks.kube.resources import GVK, parse_api_version
 from sliceworks.kube.well_known import CUSTOM_RESOURCE_DEFINITION
-from sliceworks.schemas.crds import condition_is
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ class ClusterKinds:
             crd = await self._client.get(CUSTOM_RESOURCE_DEFINITION, resource.qualified)
         except NotFound:
             return await described(self._client, resource)
-        return crd if condition_is(crd, "Established", "True") else None
+        return crd if is_true(crd, "Established") else None
 
 
 def _named(definition: Definition) -> Iterator[Named]:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import TimedOut
 from sliceworks.base.metrics import Registry
 from sliceworks.controllers.graphs import definitions, names, records
@@ -24,7 +25,6 @@ from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.resources import Key
 from sliceworks.kube.well_known import CUSTOM_RESOURCE_DEFINITION
-from sliceworks.schemas.crds import condition_is
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,7 +108,7 @@ async def install(client: Client) -> None:
         await client.apply(crd, resource=CUSTOM_RESOURCE_DEFINITION, field_manager="sliceworks", force=True)
     deadline = clock.loop_time() + _PATIENCE
     for crd in wanted:
-        while not condition_is(await client.get(CUSTOM_RESOURCE_DEFINITION, crd["metadata"]["name"]), "Established", "True"):
+        while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, crd["metadata"]["name"]), "Established"):
             if clock.loop_time() > deadline:
                 raise TimedOut(f"{crd['metadata']['name']} was not established in {_PATIENCE:g} seconds")
             await clock.sleep(_PAUSE)

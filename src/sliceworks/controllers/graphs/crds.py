@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import AlreadyExists, NotFound, SliceworksError, TimedOut
 from sliceworks.controllers.graphs import compatibility, names
 from sliceworks.kube.well_known import CUSTOM_RESOURCE_DEFINITION
-from sliceworks.schemas.crds import condition_is
 
 if TYPE_CHECKING:
     from sliceworks.kube.client import Client
@@ -85,7 +85,7 @@ async def _established(client: Client, name: str) -> Object:
     deadline = clock.loop_time() + _PATIENCE
     while clock.loop_time() < deadline:
         found = await _find(client, name)
-        if found is not None and condition_is(found, "Established", "True"):
+        if found is not None and is_true(found, "Established"):
             return found
         await clock.sleep(_PAUSE)
     raise TimedOut(f"the definition {name} was not established in {_PATIENCE:g} seconds")

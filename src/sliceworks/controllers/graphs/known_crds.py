@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.base.conditions import is_true
 from sliceworks.controllers.graphs import names
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.resources import Resource
 from sliceworks.kube.well_known import CUSTOM_RESOURCE_DEFINITION
-from sliceworks.schemas.crds import condition_is
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +81,6 @@ def _small(crd: Object) -> Object:
         "metadata": {name: metadata.get(name, "") for name in ("name", "uid", "resourceVersion", "generation")},
         _KINDS: frozenset((f"{spec['group']}/{version}", called["kind"]) for version in versions),
         _RESOURCE: Resource(spec["group"], storage, called["kind"], called["plural"], spec.get("scope") != "Cluster", ("status",)),
-        _ESTABLISHED: condition_is(crd, "Established", "True"),
+        _ESTABLISHED: is_true(crd, "Established"),
         _DEFINITION: labels.get(names.DEFINITION_NAME, "") if labels.get(names.OWNED) == "true" else "",
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base import clock, duration
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.base.errors import SliceworksError
 from sliceworks.controllers.slices import asks, words
 from sliceworks.controllers.slices.views import (
@@ -40,7 +41,7 @@ def read_leader(pod: Mapping[str, Any], settings: Settings) -> Leader | None:
     index = annotations.get(words.COMPLETION_INDEX) or labels.get(words.COMPLETION_INDEX)
     if not jobset or index != "0" or metadata.get("deletionTimestamp") or status.get("phase") != "Pending":
         return None
-    waiting = condition(status, "PodScheduled")
+    waiting = condition(pod, "PodScheduled")
     if waiting.get("status") != "False" or waiting.get("reason") != "Unschedulable":
         return None
     kind = asks.wanted(metadata, spec)
@@ -58,25 +59,25 @@ def read_leader(pod: Mapping[str, Any], settings: Settings) -> Leader | None:
         template=labels.get(words.REPLICATED_JOB, ""),
         ask=_ask(kind, metadata, spec, settings),
         since=clock.parse(metadata.get("creationTimestamp")) or _LONG_AGO,
-        told=told(status, words.POD_CONDITION),
+        told=told(pod, words.POD_CONDITION),
         version=version(metadata),
     )
 
 
 def read_jobset(obj: Mapping[str, Any]) -> JobSetView:
     """The view of a JobSet."""
-    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
     annotations = metadata.get("annotations") or {}
-    ended = next((name for name in ("Completed", "Failed") if condition(status, name).get("status") == "True"), "")
+    ended = next((name for name in ("Completed", "Failed") if is_true(obj, name)), "")
     suspended = bool(spec.get("suspend"))
-    stopped = condition(status, "Suspended")
+    stopped = condition(obj, "Suspended")
     queued = words.QUEUE_NAME in (metadata.get("labels") or {})
     templates = {each["name"]: _template(each, queued) for each in spec.get("replicatedJobs") or ()}
     return JobSetView(
         subject=subject(obj.get("apiVersion", "jobset.x-k8s.io/v1alpha2"), "JobSet", metadata),
         ref=Ref(metadata.get("namespace", ""), metadata["name"]),
         ended=ended.lower(),
-        ended_at=clock.parse(condition(status, ended).get("lastTransitionTime")) if ended else None,
+        ended_at=clock.parse(condition(obj, ended).get("lastTransitionTime")) if ended else None,
         deleting="deletionTimestamp" in metadata,
         suspended=suspended,
         suspended_since=_suspended_since(stopped, metadata) if suspended else None,
@@ -87,7 +88,7 @@ def read_jobset(obj: Mapping[str, Any]) -> JobSetView:
         jobs=frozenset(f"{metadata['name']}-{each.name}-{index}" for each in templates.values() for index in range(each.replicas)),
         templates=templates,
         attempts=_attempts(annotations.get(words.ATTEMPTS)),
-        told=told(status, words.JOBSET_CONDITION),
+        told=told(obj, words.JOBSET_CONDITION),
         version=version(metadata),
     )
 
@@ -101,8 +102,8 @@ def read_workload(obj: Mapping[str, Any]) -> WorkloadView | None:
     }
     if not checks:
         return None
-    reserved = condition(status, "QuotaReserved")
-    over = any(condition(status, name).get("status") == "True" for name in ("Finished", "Evicted"))
+    reserved = condition(obj, "QuotaReserved")
+    over = any(is_true(obj, name) for name in ("Finished", "Evicted"))
     assigned = (status.get("admission") or {}).get("podSetAssignments") or ()
     return WorkloadView(
         subject=subject(obj.get("apiVersion", "kueue.x-k8s.io/v1beta2"), "Workload", metadata),
@@ -190,14 +191,9 @@ def _seconds(text: str | None) -> float | None:
         return None
 
 
-def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """One condition of an object's status, by its type."""
-    return next((each for each in status.get("conditions") or () if each.get("type") == kind), {})
-
-
-def told(status: Mapping[str, Any], kind: str) -> Told:
+def told(obj: Mapping[str, Any], kind: str) -> Told:
     """A condition of ours as it stands."""
-    found = condition(status, kind)
+    found = condition(obj, kind)
     if not found:
         return Told()
     return Told(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.reading import is_drained, read_jobset, read_leader, read_workload, subject
@@ -230,6 +231,4 @@ def _check(obj: Object) -> Object:
     """An AdmissionCheck of ours: whether it says that it is active; nothing for those of others."""
     if (obj.get("spec") or {}).get("controllerName") != words.CHECK_CONTROLLER:
         return {}
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    active = any(each.get("type") == "Active" and each.get("status") == "True" for each in conditions)
-    return {"apiVersion": obj["apiVersion"], "active": active}
+    return {"apiVersion": obj["apiVersion"], "active": is_true(obj, "Active")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import condition
 from sliceworks.base.errors import (
     AlreadyExists,
     ApiError,
@@ -102,14 +103,13 @@ async def _obstacle(client: Client, workload: Object) -> str:
     """What keeps the first of its pods that is not ready."""
     labels = ",".join(f"{key}={value}" for key, value in (workload["spec"]["selector"].get("matchLabels") or {}).items())
     for pod in (await client.list(POD, workload["metadata"]["namespace"], labels=labels, limit=20)).items:
-        status = pod.get("status") or {}
-        for container in status.get("containerStatuses") or ():
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
             waiting = (container.get("state") or {}).get("waiting")
             if waiting and waiting.get("reason") not in (None, "ContainerCreating"):
                 return f": {pod['metadata']['name']} waits: {waiting['reason']}"
-        for condition in status.get("conditions") or ():
-            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-                return f": {pod['metadata']['name']} has no node: {condition.get('message') or condition.get('reason')}"
+        told = condition(pod, "PodScheduled")
+        if told.get("status") == "False":
+            return f": {pod['metadata']['name']} has no node: {told.get('message') or told.get('reason')}"
     return ""
 
 
@@ -124,9 +124,9 @@ async def _not_held(client: Client, wait: Holds) -> str:
     status = found.get("status") or {}
     if wait.field:
         return "" if status.get(wait.field) is True else f"{what} is not {wait.field}"
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == wait.condition:
-            if condition.get("status") == "True":
-                return ""
-            return f"{what} is not {wait.condition}: {condition.get('message') or condition.get('reason') or 'no reason is given'}"
-    return f"{what} is not {wait.condition} yet"
+    told = condition(found, wait.condition)
+    if not told:
+        return f"{what} is not {wait.condition} yet"
+    if told.get("status") == "True":
+        return ""
+    return f"{what} is not {wait.condition}: {told.get('message') or told.get('reason') or 'no reason is given'}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sliceworks.base.conditions import condition
+
 Object = dict[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _HOPELESS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerError", "RunContainerError"})
@@ -35,9 +37,9 @@ def over(pod: Object) -> str:
 
 def waits_for(pod: Object) -> str:
     """Why it does not run yet."""
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return f"pod/{pod['metadata']['name']}: {condition.get('message') or condition.get('reason', '')}"
+    told = condition(pod, "PodScheduled")
+    if told.get("status") == "False":
+        return f"pod/{pod['metadata']['name']}: {told.get('message') or told.get('reason', '')}"
     for each in _containers(pod):
         if waiting := each["state"].get("waiting"):
             words = f"{waiting.get('reason', '')} {waiting.get('message', '')}".strip()

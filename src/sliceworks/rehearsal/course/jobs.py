@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.rehearsal.course.machines import chip_named
 from sliceworks.rehearsal.course.plain_jobs import as_jobset, is_plain
 from sliceworks.rehearsal.course.spans import Spans
 from sliceworks.rehearsal.day.record import JobLife
-from sliceworks.training.states import condition, state, workers
+from sliceworks.training.states import state, workers
 from sliceworks.training.words import PRIORITY, QUEUE
 from sliceworks.twin.scheduler.requests import pod_requests
 
@@ -151,7 +152,7 @@ class Jobs:
         job = self._jobs.get((change.namespace, owner))
         if job is None or change.type == "DELETED":
             return
-        if condition(obj, "Admitted").get("status") == "True" and job.life.admitted is None:
+        if is_true(obj, "Admitted") and job.life.admitted is None:
             job.life = replace(job.life, admitted=at)
         evicted = condition(obj, "Evicted")
         if evicted.get("status") == "True" and evicted.get("reason") == "Preempted" and evicted != condition(old, "Evicted"):

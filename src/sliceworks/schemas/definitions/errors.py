@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from sliceworks.base import names as rules
+from sliceworks.base.conditions import is_true
 from sliceworks.schemas.builtins import catalogue
 from sliceworks.schemas.definitions import parts
 from sliceworks.schemas.definitions.default_values import default_errors
@@ -63,8 +64,7 @@ def definition_errors(definition: Node, compile_rules: CompileRules | None = Non
 def update_errors(new: Node, old: Node) -> Iterator[FieldError]:
     """What may not change in a definition."""
     fields = [("group",), ("names", "plural")]
-    conditions = (old.get("status") or {}).get("conditions") or ()
-    if any(item["type"] == "Established" and item["status"] == "True" for item in conditions):
+    if is_true(old, "Established"):
         fields = [("scope",), ("names", "kind"), *fields]
     for field in fields:
         value, before = new["spec"], old["spec"]

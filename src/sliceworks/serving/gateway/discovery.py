@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.well_known import POD, SERVICE
 from sliceworks.serving.gateway.state import make_server
@@ -114,10 +115,8 @@ def _has(obj: Object, labels: dict[str, str]) -> bool:
 
 def _ready(pod: Object) -> bool:
     """Whether a pod answers, and is to go on doing so."""
-    status = pod.get("status") or {}
-    if pod["metadata"].get("deletionTimestamp") or not status.get("podIP"):
-        return False
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    leaving, address = pod["metadata"].get("deletionTimestamp"), (pod.get("status") or {}).get("podIP")
+    return bool(address) and not leaving and is_true(pod, "Ready")
 
 
 def _port(service: Object, pod: Object, wanted: str) -> int | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.catalog import labels
-from sliceworks.training.states import condition
 from sliceworks.training.why import capacity, kinds
 from sliceworks.training.why.answer import seen
-from sliceworks.training.why.evidence import is_true, owner
+from sliceworks.training.why.evidence import owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base import clock, duration
+from sliceworks.base.conditions import condition
 from sliceworks.catalog import labels
-from sliceworks.training.states import condition
 from sliceworks.training.why import kinds
 from sliceworks.training.why.answer import Seen, seen
 

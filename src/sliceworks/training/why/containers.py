@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.training.states import condition
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.training.why import kinds
 from sliceworks.training.why.answer import seen
 
@@ -83,7 +83,7 @@ def ends(evidence: Evidence) -> Iterator[Cause]:
     for pod in evidence.pods:
         if (pod.get("status") or {}).get("phase") != "Failed":
             continue
-        if condition(pod, "DisruptionTarget").get("status") == "True":
+        if is_true(pod, "DisruptionTarget"):
             alike["lost"].append((pod, {}))
             continue
         for status in _statuses(pod):

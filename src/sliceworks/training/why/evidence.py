@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.training.states import condition
 from sliceworks.training.words import QUEUE
 
 if TYPE_CHECKING:
@@ -78,10 +77,6 @@ class Evidence:
             if each["involvedObject"].get("kind") == kind and name in ("", each["involvedObject"].get("name"))
         ]
         return sorted(found, key=_told_at, reverse=True)
-
-
-def is_true(obj: Object | None, kind: str) -> bool:
-    return condition(obj, kind).get("status") == "True"
 
 
 def owner(obj: Object) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.training import states
-from sliceworks.training.states import condition
 from sliceworks.training.why import admission, capacity, containers, jobset, kinds, line, placement, queues
 from sliceworks.training.why.answer import Answer, seen
-from sliceworks.training.why.evidence import is_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

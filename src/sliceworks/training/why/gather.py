@@ -6,10 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import labels
 from sliceworks.training.why import capacity
-from sliceworks.training.why.evidence import Evidence, is_true
+from sliceworks.training.why.evidence import Evidence
 from sliceworks.training.why.pod_side import PodSide
 from sliceworks.training.why.queue_side import QueueSide
 from sliceworks.training.why.reading import JOBSET, Reader

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, duration
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.catalog import labels
-from sliceworks.training.states import condition
 from sliceworks.training.why import containers, kinds
 from sliceworks.training.why.answer import seen
-from sliceworks.training.why.evidence import is_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

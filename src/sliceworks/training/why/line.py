@@ -7,10 +7,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, quantity
-from sliceworks.training.states import condition, state
+from sliceworks.base.conditions import condition, is_true
+from sliceworks.training.states import state
 from sliceworks.training.why import kinds, quota
 from sliceworks.training.why.answer import Ahead, Release, Seen, Waiter, seen
-from sliceworks.training.why.evidence import is_true, owner
+from sliceworks.training.why.evidence import owner
 from sliceworks.training.why.matching import amount
 
 if TYPE_CHECKING:

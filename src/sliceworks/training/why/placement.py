@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.training.states import condition
+from sliceworks.base.conditions import condition
 from sliceworks.training.why import hosts, kinds, matching
 from sliceworks.training.why.answer import seen
 

@@ -6,9 +6,10 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import is_true
 from sliceworks.kube.well_known import NAMESPACE
 from sliceworks.training.why import admission, line, quota
-from sliceworks.training.why.evidence import is_true, owner
+from sliceworks.training.why.evidence import owner
 from sliceworks.training.why.reading import CHECK, CLUSTER_QUEUE, COHORT, FLAVOR, HEAD, JOBSET, LOCAL_QUEUE, WORKLOAD, line_up
 from sliceworks.training.words import QUEUE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import condition
 from sliceworks.kube.selectors import from_label_selector
-from sliceworks.training.states import condition
 from sliceworks.training.why import kinds, line, quota
 from sliceworks.training.why.answer import Seen, seen
 from sliceworks.training.why.matching import amount, either, share

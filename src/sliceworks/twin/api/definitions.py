@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.schemas import crds
 from sliceworks.twin.api.calls import Call
 from sliceworks.twin.api.customs import FINALIZER, KEY
@@ -80,7 +81,7 @@ class DefinitionController:
             crds.set_condition(definition, _condition("Established", "True", "InitialNamesAccepted", text, now))
         else:
             crds.set_condition(definition, _condition("NamesAccepted", "False", *conflict, now))
-            if not crds.condition_is(definition, "Established", "True"):
+            if not is_true(definition, "Established"):
                 crds.set_condition(definition, _condition("Established", "False", "NotAccepted", "not all names are accepted", now))
         return repr(status) != before
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import condition
 from sliceworks.twin.nodes.addresses import Range, host_address, pod_range
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Machine:
     @property
     def booted(self) -> bool:
         """Whether the kubelet has come up before."""
-        return any(item["type"] == "Ready" for item in (self.node.get("status") or {}).get("conditions") or ())
+        return bool(condition(self.node, "Ready"))
 
     def take(self, node: Obj) -> bool:
         """Take in a newer state; whether that may change what becomes of its pods."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import AlreadyExists, ApiError, NotFound
 from sliceworks.kube.reflector import Reflector, Selection
 from sliceworks.kube.well_known import NODE, POD
@@ -94,8 +95,7 @@ class Fleet:
 
     def _see(self, node: Obj) -> None:
         name = node["metadata"]["name"]
-        conditions = (node.get("status") or {}).get("conditions") or ()
-        ready = any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+        ready = is_true(node, "Ready")
         before = self._ready.get(name)
         self._ready[name] = ready
         if ready and not before:

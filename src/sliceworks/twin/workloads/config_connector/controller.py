@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import condition
 from sliceworks.schemas.config_connector import CORE, INSTALLED, marks
 from sliceworks.twin.controllers.events import Recorder
 from sliceworks.twin.controllers.loop import Change, Controller
@@ -110,7 +111,7 @@ class ConfigConnector(Controller[Key]):
             lock = {"uid": lock["uid"], "resourceVersion": obj["metadata"]["resourceVersion"]}
         status = {**result.status, "observedGeneration": obj["metadata"]["generation"]} if result.status else {}
         if _differs(obj.get("status") or {}, status):
-            before = _condition(obj.get("status") or {})
+            before = condition(obj, "Ready")
             obj = await self._send(served.path(key.namespace, key.name, "status"), {"metadata": lock, "status": status})
             await self._tell(obj, before)
 
@@ -119,15 +120,11 @@ class ConfigConnector(Controller[Key]):
 
     async def _tell(self, obj: Obj, before: Obj) -> None:
         """An event for every new reason or message."""
-        now = _condition(obj["status"])
+        now = condition(obj, "Ready")
         if (now.get("reason"), now.get("message")) == (before.get("reason"), before.get("message")):
             return
         tell = self._recorder.normal if now["reason"] in GOOD else self._recorder.warning
         await tell(obj, now["reason"], now["message"])
-
-
-def _condition(status: Obj) -> Obj:
-    return next((item for item in status.get("conditions") or () if item["type"] == "Ready"), {})
 
 
 def _differs(obj: Any, patch: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sliceworks.base.conditions import is_true
 from sliceworks.schemas.config_connector import PREFIX
 from sliceworks.twin.auth.identity import MASTERS, User
 
@@ -31,5 +32,4 @@ def annotation(obj: Obj | None, name: str) -> str:
 
 def is_ready(obj: Obj) -> bool:
     """Whether an object's Ready condition is True."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+    return is_true(obj, "Ready")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import AlreadyExists, ApiError, NotFound
 from sliceworks.twin.controllers.events import Recorder, about
 from sliceworks.twin.controllers.loop import Change, Controller
@@ -16,7 +17,7 @@ from sliceworks.twin.workloads.cronjobs import schedule
 from sliceworks.twin.workloads.dependents import JOBS, Dependents
 from sliceworks.twin.workloads.hands import reference
 from sliceworks.twin.workloads.jobs.backoff import moment
-from sliceworks.twin.workloads.jobs.conditions import is_finished, is_true
+from sliceworks.twin.workloads.jobs.conditions import is_finished
 from sliceworks.twin.workloads.pods import controller_of
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class CronJobs(Controller[Key]):
                     words = f"Saw a job that the controller did not create or forgot: {name}"
                     await self._recorder.warning(found, "UnexpectedJob", words)
                 continue
-            good = is_true(job["status"]["conditions"], "Complete")
+            good = is_true(job, "Complete")
             if uid in running:
                 _drop(status, uid)
                 words = f"Saw completed job: {name}, condition: {'Complete' if good else 'Failed'}"
@@ -161,7 +162,7 @@ class CronJobs(Controller[Key]):
         """Delete the oldest Jobs that have ended, beyond as many as are to be kept of each kind."""
         for kind, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
             most = found["spec"].get(limit)
-            ended = [job for job in jobs if is_true((job.get("status") or {}).get("conditions") or [], kind)]
+            ended = [job for job in jobs if is_true(job, kind)]
             ended.sort(key=lambda job: (job["status"].get("startTime", "~"), job["metadata"]["name"]))
             for job in ended[: max(0, len(ended) - most) if most is not None else 0]:
                 await self._delete(found, job["metadata"]["name"], job["metadata"]["uid"])

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sliceworks.base.conditions import is_true
+
 Obj = dict[str, Any]
-
-
-def find(conditions: list[Obj], kind: str) -> Obj | None:
-    """The condition of a type."""
-    return next((each for each in conditions if each.get("type") == kind), None)
-
-
-def is_true(conditions: list[Obj], kind: str) -> bool:
-    """Whether the condition of a type is there and true."""
-    found = find(conditions, kind)
-    return found is not None and found.get("status") == "True"
 
 
 def is_finished(job: Obj) -> bool:
     """Whether a Job has come to its end."""
-    conditions = (job.get("status") or {}).get("conditions") or []
-    return is_true(conditions, "Complete") or is_true(conditions, "Failed")
+    return is_true(job, "Complete") or is_true(job, "Failed")
 
 
 def condition(kind: str, status: str, reason: str, message: str, now: str) -> Obj:
@@ -32,7 +22,7 @@ def condition(kind: str, status: str, reason: str, message: str, now: str) -> Ob
 
 def ensure(conditions: list[Obj], wanted: Obj) -> bool:
     """Bring a condition into the list; False when nothing changes. One that would only say no is not added."""
-    found = find(conditions, wanted["type"])
+    found = next((each for each in conditions if each.get("type") == wanted["type"]), None)
     if found is None:
         if wanted["status"] == "False":
             return False

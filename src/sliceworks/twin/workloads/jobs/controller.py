@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.kube.backoff import Backoff
 from sliceworks.kube.workqueue import WorkQueue
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.workloads.hands import PodHands, selector_of, slow_start
 from sliceworks.twin.workloads.jobs import decide, templates, tracking
 from sliceworks.twin.workloads.jobs.backoff import Record
-from sliceworks.twin.workloads.jobs.conditions import condition, ensure, is_finished, is_true
+from sliceworks.twin.workloads.jobs.conditions import condition, ensure, is_finished
 from sliceworks.twin.workloads.jobs.state import Obj, State, assess
 from sliceworks.twin.workloads.pods import PODS, TRACKING, Pod, Pods
 from sliceworks.twin.workloads.selecting import Selecting
@@ -192,10 +193,8 @@ class Jobs(Controller[Key]):
         status, now = state.job["status"], clock.timestamp()
         # 1. Write down whom to count, and that it is about to end.
         ledger = tracking.ledger(state, outcome, status)
-        if outcome is not None and outcome.type != "Failed":
-            conditions = status.setdefault("conditions", [])
-            if not is_true(conditions, outcome.type):
-                conditions.append(condition(outcome.type, "True", outcome.reason, outcome.message, now))
+        if outcome is not None and outcome.type != "Failed" and not is_true(state.job, outcome.type):
+            status.setdefault("conditions", []).append(condition(outcome.type, "True", outcome.reason, outcome.message, now))
         if orjson.dumps(status, option=orjson.OPT_SORT_KEYS) != before:
             await self._write(state.job)
             self._records[key] = state.record

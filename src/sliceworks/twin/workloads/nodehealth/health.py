@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sliceworks.base.conditions import condition
+
 Obj = dict[str, Any]
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -21,14 +23,9 @@ _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _LABELS = {"kubernetes.io/os": "beta.kubernetes.io/os", "kubernetes.io/arch": "beta.kubernetes.io/arch"}
 
 
-def condition(node: Obj, kind: str) -> Obj | None:
-    return next((each for each in (node.get("status") or {}).get("conditions") or () if each["type"] == kind), None)
-
-
 def readiness(node: Obj) -> str:
     """The status of the Ready condition; nothing when there is none."""
-    found = condition(node, "Ready")
-    return str(found["status"]) if found else ""
+    return str(condition(node, "Ready").get("status", ""))
 
 
 def with_no_schedule(node: Obj, now: str) -> list[Obj]:

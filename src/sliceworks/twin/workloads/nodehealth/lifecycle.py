@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import condition
 from sliceworks.base.errors import NotFound
 from sliceworks.twin.controllers.events import Recorder
 from sliceworks.twin.controllers.loop import Change, Controller
@@ -72,7 +73,7 @@ class NodeLifecycle(Controller[str]):
                 self._gone[name] = seen.uid
             self.queue.add(name)
             return
-        found = health.condition(change.obj, "Ready") or {}
+        found = condition(change.obj, "Ready")
         seen = self._seen.get(name)
         if seen is None or seen.uid != change.obj["metadata"]["uid"]:
             seen = self._seen[name] = Seen(change.obj["metadata"]["uid"], clock.loop_time(), health.zone(change.obj))
