@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from tests.support.model_twins import model_twin
 
 from sliceworks.base import clock
 from sliceworks.cli import main
+from sliceworks.kube import open_client
+from sliceworks.rehearsal import homes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +60,17 @@ def deployed(tmp_path: Path, document: str, model: str) -> None:
     assert run("deploy", "-f", str(file), "-y", "--timeout", "60s") == 0
 
 
+def say(key: str) -> None:
+    """Keep a key in a Secret."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": "default"}}
+
+    async def apply() -> None:
+        async with open_client(homes.find(os.environ["SLICEWORKS_TWIN"]).state().kubeconfig) as client:
+            await client.apply({**secret, "stringData": {"me": key}})
+
+    asyncio.run(apply())
+
+
 @pytest.mark.timeout(120)
 def test_a_model_is_deployed_called_and_deleted(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     deployed(tmp_path, VLLM, "tiny")
@@ -83,8 +97,9 @@ def test_a_model_is_deployed_called_and_deleted(home: Path, tmp_path: Path, caps
 
 @pytest.mark.timeout(180)
 def test_a_real_gateway_stands_in_front(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    key = hashlib.sha256(b"mine").hexdigest()
-    front = f"  cpu: '1'\n  memory: 1Gi\n  gateway: {{image: 'gateway:1', cpu: 100m, keys: [{{name: me, sha256: {key}}}]}}\n"
+    say("first")
+    keys = "[{name: me, secret: {secret: keys, key: me}}]"
+    front = f"  cpu: '1'\n  memory: 1Gi\n  gateway: {{image: 'gateway:1', cpu: 100m, keys: {keys}}}\n"
     file = tmp_path / "model.yaml"
     for document, model in ((VLLM, "tiny"), (TRITON, "look")):
         file.write_text(document.format(command=ECHO.format(model=model)) + front)
@@ -92,10 +107,15 @@ def test_a_real_gateway_stands_in_front(home: Path, tmp_path: Path, capsys: pyte
     capsys.readouterr()
     assert run("invoke", "chat", "one two three", "--max-tokens", "3") == 1
     assert "answered 401" in capsys.readouterr().err
-    assert run("invoke", "chat", "one two three", "--max-tokens", "3", "--key", "mine") == 0
+    assert run("invoke", "chat", "one two three", "--max-tokens", "3", "--key", "first") == 0
     assert capsys.readouterr().out == "one two three\n"
+    say("second")
+    call = ("invoke", "chat", "one two three", "--max-tokens", "3", "--key")
+    assert clock.wait_until(lambda: run(*call, "second") == 0, 30, every=0.5)  # a changed Secret is seen within seconds
+    assert run(*call, "first") == 1
+    capsys.readouterr()
     (tmp_path / "request.json").write_bytes(orjson.dumps(TENSORS))
-    request = ("invoke", "vision", "--data", str(tmp_path / "request.json"), "--key", "mine")
+    request = ("invoke", "vision", "--data", str(tmp_path / "request.json"), "--key", "second")
     assert clock.wait_until(lambda: run(*request) == 0, 30, every=0.5)  # a changed document reaches the gateway a little later
     assert orjson.loads(capsys.readouterr().out)["outputs"][0]["data"] == [1.0, 2.0]
     assert run("delete", "vision", "-y") == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,10 @@ from sliceworks.twin.nodes.processes.environment import command_of
 from sliceworks.twin.nodes.processes.logs import LogWriter
 from sliceworks.twin.nodes.processes.process import Process, mark_in
 from sliceworks.twin.nodes.processes.sources import Missing, read_sources
+from sliceworks.twin.nodes.processes.views import View, view_of
 from sliceworks.twin.nodes.words import backoff, spoken
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sliceworks.twin.nodes.processes.environment import Command
     from sliceworks.twin.nodes.processes.pod import PodRun
 
@@ -36,7 +36,6 @@ class ContainerRun:
         self.folder = folder
         self.ended = asyncio.Event()
         self._process: Process | None = None
-        self._mounts: dict[str, str] = {}
 
     @property
     def name(self) -> str:
@@ -71,7 +70,7 @@ class ContainerRun:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = LogWriter(self.log_file(count))
         try:
-            self._process = await Process.start(command, self._working_folder(), log, mark_in(self.folder))
+            self._process = await Process.start(command, log, mark_in(self.folder))
         except (OSError, ValueError) as error:
             log.close()
             await self._finish(_CANNOT_START, "StartError", f"failed to start the process: {error}")
@@ -102,29 +101,33 @@ class ContainerRun:
     async def _command(self) -> Command:
         pod = self._pod
         sources = await read_sources(pod.client, pod.pod)
-        folders = volumes.materialise(pod.folder / "volumes", sources, pod.addresses)
-        mounts = self._mounts = volumes.mapping(self.container, folders)
+        mounts = volumes.mapping(self.container, await pod.fill(sources))
         beside = await pod.access.variables(pod.client, pod.pod, pod.folder)
+        folder, place = self._folders(mounts)
+        if await pod.namespaces.refusal():
 
-        def mapped(text: str) -> str:
-            return pod.named(volumes.mapped(text, mounts))
+            def named(text: str) -> str:
+                return pod.named(volumes.mapped(text, mounts))
 
-        return command_of(self.container, sources, pod.addresses, self._home(), mapped, beside=beside)
+            return command_of(self.container, sources, pod.addresses, self._home(), named, view=View(str(place)), beside=beside)
+        view = view_of(self.container, pod.pod["spec"].get("volumes") or (), mounts, pod.folder, str(folder))
+        return command_of(self.container, sources, pod.addresses, self._home(), pod.named, view=view, beside=beside)
 
     def _home(self) -> Path:
         home = self.folder / "home"
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         return home
 
-    def _working_folder(self) -> Path:
-        """The folder the process starts in: a volume where the working directory is one, else one of its own."""
-        asked = self.container.get("workingDir") or ""
-        place = volumes.mapped(asked, self._mounts)
-        folder = type(self.folder)(place) if place != asked else self._home() / asked.strip("/")
-        if not folder.resolve().is_relative_to(self._pod.folder.resolve()):
-            folder = self._home()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder
+    def _folders(self, mounts: dict[str, str]) -> tuple[Path, Path]:
+        """The folder the process starts in, as it is named there and on the machine: in a volume, else one of its own."""
+        asked = Path(str(self.container.get("workingDir") or ""))
+        place = Path(volumes.mapped(str(asked), mounts))
+        if place == asked:
+            asked = place = self._home() / str(asked).strip("/")
+        if not any(place.resolve().is_relative_to(Path(each).resolve()) for each in (*mounts.values(), str(self._home()))):
+            asked = place = self._home()
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return asked, place
 
     def _set(self, status: Obj) -> None:
         self._pod.statuses[self.name] = status
@@ -170,7 +173,7 @@ class ContainerRun:
         await probes.probe(rule, self._check(rule, command), tell)
 
     def _check(self, rule: Obj, command: Command) -> Any:
-        return probes.checker(rule, self.container, self._pod.addresses[1], command, self._home())
+        return probes.checker(rule, self.container, self._pod.addresses[1], command)
 
     async def _started(self, started: asyncio.Event, good: bool) -> None:
         started.set()

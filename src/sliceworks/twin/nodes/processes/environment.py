@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sliceworks.twin.nodes.processes.sources import Sources
+    from sliceworks.twin.nodes.processes.views import View
 
 Obj = dict[str, Any]
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -28,6 +29,7 @@ class Command:
 
     arguments: tuple[str, ...]
     environment: dict[str, str]
+    view: View
 
 
 def command_of(
@@ -37,9 +39,10 @@ def command_of(
     home: Path,
     mapped: Callable[[str], str],
     *,
+    view: View,
     beside: dict[str, str] | None = None,
 ) -> Command:
-    """The command of a container with its variables. `mapped` puts addresses for names and folders for mount paths."""
+    """The command of a container with its variables. `mapped` puts addresses for names, and folders for paths nobody mounts."""
     given = _variables(container, sources, addresses)
     line = [*(container.get("command") or ()), *(container.get("args") or ())]
     arguments = tuple(mapped(expand(part, given)) for part in line)
@@ -51,7 +54,7 @@ def command_of(
         "HOSTNAME": hostname(sources.pod),
         **(beside or {}),
     }
-    return Command(arguments, clean | {name: mapped(value) for name, value in given.items()})
+    return Command(arguments, clean | {name: mapped(value) for name, value in given.items()}, view)
 
 
 def _variables(container: Obj, sources: Sources, addresses: tuple[str, str]) -> dict[str, str]:

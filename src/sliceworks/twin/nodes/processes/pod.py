@@ -25,11 +25,17 @@ if TYPE_CHECKING:
     from sliceworks.kube.events import EventRecorder
     from sliceworks.twin.nodes.processes.access import Access
     from sliceworks.twin.nodes.processes.hosts import Hosts
+    from sliceworks.twin.nodes.processes.sources import Sources
+    from sliceworks.twin.nodes.processes.views import Namespaces
 
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 _ALL_ADDRESSES = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
 _FRESH = 5.0
+_REPLACED = (
+    "This machine refuses mount namespaces ({}): mount paths are replaced by folders in the command, in variables and in the files "
+    "of config maps, and are not there otherwise"
+)
 _LOST = {"reason": "ContainerStatusUnknown", "message": "The container could not be located when the pod was terminated"}
 _DEADLINE = {
     "phase": "Failed",
@@ -42,10 +48,20 @@ class PodRun:
     """Runs one pod until it has ended or is stopped."""
 
     def __init__(
-        self, client: Client, recorder: EventRecorder, hosts: Hosts, pod: Obj, *, host: str, folder: Path, access: Access
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        hosts: Hosts,
+        pod: Obj,
+        *,
+        host: str,
+        folder: Path,
+        access: Access,
+        namespaces: Namespaces,
     ) -> None:
         self.client = client
         self.access = access
+        self.namespaces = namespaces
         self.pod = pod
         self.folder = folder
         self.uid: str = pod["metadata"]["uid"]
@@ -114,7 +130,17 @@ class PodRun:
         while any("configMap" in each or "secret" in each for each in self.pod["spec"].get("volumes") or ()):
             await clock.sleep(_FRESH)
             with contextlib.suppress(SliceworksError):
-                volumes.materialise(self.folder / "volumes", await read_sources(self.client, self.pod), self.addresses)
+                await self.fill(await read_sources(self.client, self.pod))
+
+    async def fill(self, sources: Sources) -> dict[str, Path]:
+        """The folders of its volumes, with what they hold now."""
+        replaced = bool(await self.namespaces.refusal())
+        return volumes.materialise(self.folder / "volumes", sources, self.addresses, replaced=replaced)
+
+    async def _tell_of_paths(self) -> None:
+        """A machine without mount namespaces does less than a node; whoever looks at the pod should see it."""
+        if volumes.mounted(self.pod["spec"]) and (refusal := await self.namespaces.refusal()):
+            self.tell("NoMountNamespace", _REPLACED.format(refusal), warning=True)
 
     def _take_stock(self) -> None:
         """What ran when the twin was last stopped does not run any more."""
@@ -129,6 +155,7 @@ class PodRun:
                 self.statuses[found.name] = ended
 
     async def _work(self) -> None:
+        await self._tell_of_paths()
         sidecars = []
         for each in self._init:
             if made.is_sidecar(each.container):

@@ -10,10 +10,10 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.twin.nodes.processes.views import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
     from sliceworks.twin.nodes.processes.environment import Command
 
@@ -43,11 +43,11 @@ async def _in_time(check: Callable[[], Awaitable[bool]], seconds: float) -> bool
         return False
 
 
-def checker(rule: Obj, container: Obj, address: str, command: Command, folder: Path) -> Callable[[], Awaitable[bool]]:
+def checker(rule: Obj, container: Obj, address: str, command: Command) -> Callable[[], Awaitable[bool]]:
     """The check that a probe describes."""
     if "exec" in rule:
         line = tuple(rule["exec"].get("command") or ())
-        return lambda: _run(line, command, folder)
+        return lambda: _run(line, command)
     if "httpGet" in rule:
         page: Obj = rule["httpGet"]
         return lambda: _get(page, _port(page.get("port"), container), address)
@@ -61,11 +61,8 @@ def _port(port: int | str | None, container: Obj) -> int:
     return int(port or 0)
 
 
-async def _run(line: tuple[str, ...], command: Command, folder: Path) -> bool:
-    quiet = asyncio.subprocess.DEVNULL
-    inner = await asyncio.create_subprocess_exec(
-        *line, env=command.environment, cwd=folder, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
-    )
+async def _run(line: tuple[str, ...], command: Command) -> bool:
+    inner = await spawn(line, command.view, command.environment, output=asyncio.subprocess.DEVNULL)
     try:
         return await inner.wait() == 0
     finally:

@@ -9,6 +9,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sliceworks.twin.nodes.processes.views import spawn
+
 if TYPE_CHECKING:
     from sliceworks.twin.nodes.processes.environment import Command
     from sliceworks.twin.nodes.processes.logs import LogWriter
@@ -26,18 +28,10 @@ class Process:
         self._log = asyncio.create_task(self._pump(log))
 
     @classmethod
-    async def start(cls, command: Command, folder: Path, log: LogWriter, mark: Path) -> Process:
+    async def start(cls, command: Command, log: LogWriter, mark: Path) -> Process:
         """Start it; OSError when that cannot be done."""
-        inner = await asyncio.create_subprocess_exec(
-            *command.arguments,
-            env=command.environment,
-            cwd=folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-        mark.write_text(str(inner.pid))
+        inner = await spawn(command.arguments, command.view, command.environment, output=asyncio.subprocess.PIPE)
+        mark.write_text(f"{inner.pid} {_born(inner.pid)}")
         return cls(inner, log, mark)
 
     async def _pump(self, log: LogWriter) -> None:
@@ -71,10 +65,18 @@ def end_leftovers(folder: Path) -> None:
     """End the processes of a twin that could not do so itself. A number that meanwhile is another's process is left alone."""
     for mark in folder.glob(f"*/*/{_MARK}"):
         with contextlib.suppress(OSError, ValueError):
-            number = int(mark.read_text())
-            if Path(f"/proc/{number}/cwd").readlink().is_relative_to(folder) and os.getpgid(number) == number:
+            number, born = map(int, mark.read_text().split())
+            if _born(number) == born and os.getpgid(number) == number:
                 os.killpg(number, signal.SIGKILL)
         mark.unlink(missing_ok=True)
+
+
+def _born(number: int) -> int:
+    """When a process began, in ticks since the machine did; 0 where nothing tells."""
+    try:
+        return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return 0
 
 
 def mark_in(folder: Path) -> Path:

@@ -16,6 +16,7 @@ from sliceworks.twin.nodes.processes.hosts import Hosts, Part
 from sliceworks.twin.nodes.processes.logs import LogOptions, follow_log, read_log, since_seconds
 from sliceworks.twin.nodes.processes.pod import PodRun
 from sliceworks.twin.nodes.processes.process import end_leftovers
+from sliceworks.twin.nodes.processes.views import Namespaces
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,7 @@ class ProcessRuntime:
         self._recorder = EventRecorder(self._client, "kubelet", core=True)
         self._folder = folder
         self.access = Access()
+        self._namespaces = Namespaces(folder)
         self._part = Part()
         self._hosts = Hosts(self._part.number)
         self._runs: dict[Key, PodRun] = {}
@@ -68,6 +70,7 @@ class ProcessRuntime:
                 host=host,
                 folder=self._folder / metadata["uid"],
                 access=self.access,
+                namespaces=self._namespaces,
             )
         run.see(pod)
 

@@ -1,10 +1,11 @@
-"""Volumes as folders: below the pod's own, or shared where it is a claim. Mount paths in texts are replaced by them."""
+"""Volumes as folders: below the pod's own, or shared where it is a claim. Without mounts, paths in texts are replaced by them."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.twin.nodes.processes import payload
 from sliceworks.twin.nodes.processes.sources import amount_of, field_of
 
 if TYPE_CHECKING:
@@ -13,18 +14,32 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.processes.sources import Sources
 
 Obj = dict[str, Any]
+_FROM_ELSEWHERE = ("configMap", "secret", "downwardAPI", "projected")
+_TOKEN = "kube-api-access-"
 _NO_PATH = r"(?![\w.-])"
 
 
-def materialise(folder: Path, sources: Sources, addresses: tuple[str, str]) -> dict[str, Path]:
-    """Make the folders of a pod's volumes, and fill those that come from somewhere."""
-    made: dict[str, Path] = {}
-    for volume in sources.pod["spec"].get("volumes") or ():
-        place = made[volume["name"]] = _place(folder, volume, sources)
+def materialise(folder: Path, sources: Sources, addresses: tuple[str, str], *, replaced: bool = False) -> dict[str, Path]:
+    """Make the folders of a pod's volumes, and fill those that come from somewhere.
+
+    With `replaced` mount paths that stand in config maps become folders, for processes that do not find them where they say.
+    """
+    spec = sources.pod["spec"]
+    places = {volume["name"]: _place(folder, volume, sources) for volume in spec.get("volumes") or ()}
+    mounts = (
+        _sorted({path: place for each in _containers(spec) for path, place in mapping(each, places).items()}) if replaced else {}
+    )
+    for volume in spec.get("volumes") or ():
+        place = places[volume["name"]]
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for path, data in _files(volume, sources, addresses).items():
-            _put(place, path, data)
-    return made
+        if source := next((volume[kind] for kind in _FROM_ELSEWHERE if kind in volume), None):
+            mode = 0o700 if (source.get("defaultMode") or 0) & 0o100 else 0o600
+            payload.write(place, _files(volume, sources, addresses, mounts), mode)
+    return places
+
+
+def _containers(spec: Obj) -> list[Obj]:
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
 def _place(folder: Path, volume: Obj, sources: Sources) -> Path:
@@ -42,7 +57,17 @@ def mapping(container: Obj, folders: dict[str, Path]) -> dict[str, str]:
         for mount in mounts
         if mount["name"] in folders and mount["mountPath"].rstrip("/")
     }
-    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+    return _sorted(found)
+
+
+def _sorted(mounts: dict[str, str]) -> dict[str, str]:
+    return dict(sorted(mounts.items(), key=lambda item: -len(item[0])))
+
+
+def mounted(spec: Obj) -> bool:
+    """Whether a pod mounts anything but the token that every pod has."""
+    names = (mount["name"] for each in _containers(spec) for mount in each.get("volumeMounts") or ())
+    return any(not name.startswith(_TOKEN) for name in names)
 
 
 def mapped(text: str, mounts: dict[str, str]) -> str:
@@ -53,17 +78,24 @@ def mapped(text: str, mounts: dict[str, str]) -> str:
     return re.sub(rf"(?<![\w./-])({paths}){_NO_PATH}", lambda found: mounts[found[1]], text)
 
 
-def _files(volume: Obj, sources: Sources, addresses: tuple[str, str]) -> dict[str, bytes]:
+def _files(volume: Obj, sources: Sources, addresses: tuple[str, str], mounts: dict[str, str]) -> dict[str, bytes]:
     if source := volume.get("configMap"):
-        return _chosen(sources.keys("configmap", source), source)
+        return {path: _text(data, mounts) for path, data in _chosen(sources.keys("configmap", source), source).items()}
     if source := volume.get("secret"):
         return _chosen(sources.keys("secret", source), source)
     if source := volume.get("downwardAPI"):
         return _fields(source, sources, addresses)
     found: dict[str, bytes] = {}
     for each in (volume.get("projected") or {}).get("sources") or ():
-        found |= _files(each, sources, addresses)
+        found |= _files(each, sources, addresses, mounts)
     return found
+
+
+def _text(data: bytes, mounts: dict[str, str]) -> bytes:
+    try:
+        return mapped(data.decode(), mounts).encode() if mounts else data
+    except UnicodeDecodeError:
+        return data
 
 
 def _chosen(data: dict[str, bytes], source: Obj) -> dict[str, bytes]:
@@ -81,15 +113,3 @@ def _fields(source: Obj, sources: Sources, addresses: tuple[str, str]) -> dict[s
         elif reference := item.get("resourceFieldRef"):
             found[item["path"]] = amount_of(sources.pod, {}, reference).encode()
     return found
-
-
-def _put(place: Path, path: str, data: bytes) -> None:
-    target = (place / path).resolve()
-    if not target.is_relative_to(place.resolve()):
-        return  # the API refuses such paths; nothing is written outside all the same
-    if target.is_file() and target.read_bytes() == data:
-        return  # what has not changed is not touched: programs look at times
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    target.touch(mode=0o600)
-    target.write_bytes(data)
