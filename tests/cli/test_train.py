@@ -99,6 +99,14 @@ def test_variables_come_from_files_too(train: Shell, tmp_path: Path, monkeypatch
     assert document.data["spec"]["env"] == {"STEPS": "20", "HERE": "there", "TEXT": "a=b"}
     said = train("submit", "first", *FLAGS, "--env-file", str(tmp_path / "none"))
     assert (said.code, "No such file" in said.err) == (1, True)
+    file.write_bytes(b"\xc0\xff")
+    said = train("submit", "first", *FLAGS, "--env-file", str(file))
+    assert (said.code, said.err) == (2, f"error: --env-file {file}: is not UTF-8 text\n")
+
+
+def test_capacity_is_said_once(train: Shell) -> None:
+    said = train("submit", "first", *FLAGS, "--spot", "--reservation", "autumn")
+    assert (said.code, said.err) == (2, "error: --spot and --reservation: slices are of one or the other\n")
 
 
 def test_a_script_is_found_beside_the_caller(train: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

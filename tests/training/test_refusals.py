@@ -33,7 +33,9 @@ def refused(tmp_path: Path, text: str, name: str = "train") -> str:
         ("  slices:\n    accelerator: tpu-v4-podslice\n    topology: 3x3x3\n", ("job.yaml:9", "3x3x3 is no topology")),
         ("  slices: {type: v4-32, count: 0}\n", ("job.yaml:7", "spec.slices.count")),
         ("  slices: {type: v4-32}\n  prioritty: high\n", ("job.yaml:8", "spec.prioritty", "did you mean priority?")),
-        ("  slices: {type: v4-32, capacity: reservation}\n", ("reservation's name",)),
+        ("  slicess: {type: v4-32}\n", ("job.yaml:7", "unknown field spec.slicess", "did you mean slices?")),
+        ("  slices: {type: v4-32, capacity: reservation}\n", ("needs the reservation's name",)),
+        ("  slices: {type: v4-32, capacity: spot, reservation: r}\n", ("reservation r needs capacity: reservation, found spot",)),
         ("  slices: {type: v4-32, accelerator: tpu-v4-podslice}\n", ("give a type, or an accelerator",)),
         ("  slices: {type: v4-32}\n  env: {1-2: x}\n", ("job.yaml:8", "spec.env")),
         ("  slices: {type: v4-32}\n  script: missing.py\n", ("job.yaml:8", "missing.py", "No such file")),
@@ -55,6 +57,13 @@ def refused(tmp_path: Path, text: str, name: str = "train") -> str:
 def test_one_line_says_what_and_where(tmp_path: Path, text: str, told: tuple[str, ...]) -> None:
     line = refused(tmp_path, text)
     assert all(words in line for words in told), line
+
+
+@pytest.mark.parametrize("metadata", ["labels: {a b: c}", "labels: {a: c d}", "annotations: {/a: b}"])
+def test_labels_that_no_cluster_takes_are_refused(tmp_path: Path, metadata: str) -> None:
+    line = refused(tmp_path, "  slices: {type: v4-32}\n", f"train, {metadata}")
+    assert line.startswith(f"job.yaml:3: metadata.{metadata.partition(':')[0]}."), line
+    assert "alphanumeric" in line or "non-empty" in line
 
 
 def test_names_too_long_for_their_pods_are_refused_with_the_longest_that_fits(tmp_path: Path) -> None:

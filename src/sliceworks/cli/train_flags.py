@@ -123,6 +123,8 @@ def document(name: str, command: tuple[str, ...], namespace: str, flags: Object)
     spec["slices"] = {field: flags[field] for _, field, _, _ in _SLICES if flags[field]}
     if flags["count"]:
         spec["slices"]["count"] = flags["count"]
+    if flags["spot"] and flags["reservation"]:
+        raise UsageError("--spot and --reservation: slices are of one or the other")
     if flags["spot"] or flags["reservation"]:
         spec["slices"]["capacity"] = "spot" if flags["spot"] else "reservation"
     if command:
@@ -153,7 +155,11 @@ def _from_files(files: Iterable[str]) -> dict[str, str]:
     """Variables as `docker run --env-file` reads them."""
     found = {}
     for file in files:
-        for line in Path(file).read_text(encoding="utf-8").splitlines():
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise UsageError(f"--env-file {file}: is not UTF-8 text") from error
+        for line in text.splitlines():
             name, equals, value = line.strip().partition("=")
             if name and not name.startswith("#"):
                 found[name] = value if equals else os.environ.get(name, "")

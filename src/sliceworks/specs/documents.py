@@ -51,7 +51,9 @@ def check(document: Document) -> tuple[BaseModel | None, list[InvalidDocument]]:
     try:
         return model.model_validate(data), []
     except ValidationError as error:
-        return None, [_problem(document, model, found) for found in error.errors()]
+        # A field that is misspelled is also missing: what was written comes before what was not.
+        unknown_first = sorted(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
+        return None, [_problem(document, model, found) for found in unknown_first]
 
 
 def _problem(document: Document, model: type[BaseModel], found: Any) -> InvalidDocument:

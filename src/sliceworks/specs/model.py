@@ -42,8 +42,25 @@ def _moment(value: Any) -> datetime:
     return moment
 
 
-def _label(value: str) -> str:
+def _name(value: str) -> str:
     for problem in names.dns1123_subdomain_errors(value):
+        raise ValueError(problem)
+    return value
+
+
+def _label_name(value: str) -> str:
+    for problem in names.qualified_name_errors(value):
+        raise ValueError(problem)
+    return value
+
+
+def _annotation_name(value: str) -> str:
+    _label_name(value.lower())  # Kubernetes looks at the names of annotations so
+    return value
+
+
+def _label_value(value: str) -> str:
+    for problem in names.label_value_errors(value):
         raise ValueError(problem)
     return value
 
@@ -51,12 +68,15 @@ def _label(value: str) -> str:
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 """A length of time: `90s`, `5m`, `1h30m`, or a number of seconds."""
 Moment = Annotated[datetime, BeforeValidator(_moment)]
-Name = Annotated[str, AfterValidator(_label)]
+Name = Annotated[str, AfterValidator(_name)]
+LabelName = Annotated[str, AfterValidator(_label_name)]
+AnnotationName = Annotated[str, AfterValidator(_annotation_name)]
+LabelValue = Annotated[str, AfterValidator(_label_value)]
 
 
 class Metadata(Spec):
     """Who a document is."""
 
     name: Name
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    labels: dict[LabelName, LabelValue] = Field(default_factory=dict)
+    annotations: dict[AnnotationName, str] = Field(default_factory=dict)

@@ -70,8 +70,10 @@ class Slices(Spec):
             raise ValueError("give a type, or an accelerator with its topology")
         if self.accelerator and not self.topology:
             raise ValueError(f"accelerator {self.accelerator} needs a topology")
-        if (self.capacity == "reservation") != bool(self.reservation):
-            raise ValueError("capacity: reservation and the reservation's name go together")
+        if self.capacity == "reservation" and not self.reservation:
+            raise ValueError("capacity: reservation needs the reservation's name: reservation: NAME")
+        if self.reservation and self.capacity != "reservation":
+            raise ValueError(f"reservation {self.reservation} needs capacity: reservation, found {self.capacity}")
         return self
 
 
