@@ -86,7 +86,8 @@ def steps_kept(claim: Path) -> int:
 def kill(folder: Path, pod: Object) -> None:
     """As if the host had lost its power."""
     [mark] = (folder / pod["metadata"]["uid"]).glob("*/process")
-    os.killpg(int(mark.read_text()), signal.SIGKILL)
+    group, _began = mark.read_text().split()
+    os.killpg(int(group), signal.SIGKILL)
 
 
 async def pods(client: Client) -> list[Object]:
