@@ -111,8 +111,7 @@ class Cluster:
         self.controllers = Controllers(self.store, registry, self._handle_as, authority=ca, workloads=workloads)
         self.core.pages |= self.controllers.pages
         self.nodes: Nodes | None = None
-        self.cloud: CloudServer
-        """Google's APIs, whose node pools are nodes here."""
+        self._cloud: CloudServer | None = None
         self._workloads = workloads
         self._authority = ca
         self._processes = processes
@@ -138,7 +137,7 @@ class Cluster:
         await self.store.settled()
         if self._workloads:
             await self._start_nodes()
-        await self._start_cloud()
+        self._open_cloud()
         return self
 
     def reached_at(self, url: str, ca: bytes) -> None:
@@ -167,17 +166,39 @@ class Cluster:
         if nodes is not None:
             await nodes.__aexit__()
 
-    async def _start_cloud(self) -> None:
+    def _open_cloud(self) -> None:
         from sliceworks.twin.admission import extended_resources
-        from sliceworks.twin.cloud.embedded import control, embedded_cloud
 
-        self.cloud = await embedded_cloud(self.store, self.as_user, self.token, authority=self._authority).__aenter__()
-        self.api.debug["debug/twin/cloud"] = control(self.cloud)
+        self.api.debug["debug/twin/cloud"] = self._order_of_cloud
         # Once the cloud has a cluster, this is one of GKE's.
         extended_resources.install(self.core.webhooks, lambda: self.store.count("cloud.container/clusters") > 0)
+        if any(resource.startswith("cloud.") for resource in self.store.resources()):
+            self._start_cloud()
+
+    @property
+    def cloud(self) -> CloudServer:
+        """Google's APIs, whose node pools are nodes here. They begin when they are first asked: most twins never are."""
+        return self._cloud or self._start_cloud()
+
+    def _start_cloud(self) -> CloudServer:
+        from sliceworks.twin.cloud.embedded import embedded_cloud
+
+        self._cloud = embedded_cloud(self.store, self.as_user, self.token, authority=self._authority)
+        self._cloud.start()
+        return self._cloud
+
+    async def serve_cloud(self, request: Request, certificate: User | None = None) -> Response:
+        """Google's APIs, for an HTTP server."""
+        return await self.cloud.serve(request, certificate)
+
+    async def _order_of_cloud(self, request: Request) -> Response:
+        from sliceworks.twin.cloud.embedded import control
+
+        return await control(self.cloud)(request)
 
     async def __aexit__(self, *_: object) -> None:
-        await self.cloud.__aexit__()
+        if self._cloud is not None:
+            await self._cloud.__aexit__()
         await self.kill_nodes()
         if self._runtime is not None:
             await self._runtime.close()

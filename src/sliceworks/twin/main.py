@@ -109,7 +109,7 @@ async def _serve(
     )
     async with cluster:
         limits = _limits(options.speed)
-        server, cloud = Server(cluster.api.handle, limits), Server(cluster.cloud.serve, limits)
+        server, cloud = Server(cluster.api.handle, limits), Server(cluster.serve_cloud, limits)
         port = await _listening(server, options.host, options.port, "--port", certificates.server_context(made))
         # Google's clients and Terraform take plain HTTP, which is never offered to other machines.
         cloud_port = await _listening(cloud, _LOOPBACK, options.cloud_port, "--cloud-port")

@@ -54,9 +54,13 @@ class CloudServer:
         self._store = store
         self._tokens = dict(tokens)
 
-    async def __aenter__(self) -> Self:
+    def start(self) -> None:
+        """Have every service go on where it was left."""
         for service in self.services.values():
-            await service.start()
+            service.start()
+
+    async def __aenter__(self) -> Self:
+        self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:

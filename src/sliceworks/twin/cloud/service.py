@@ -30,7 +30,7 @@ class Service(Protocol):
         """Take in how the service is to behave from now on; raises InvalidDocument."""
         ...
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Go on where it was left."""
         ...
 

@@ -51,7 +51,7 @@ class Container:
         steps.not_grown = self._scaling.failed
         self.versions = {version: Routes(self._routes(), schema.load("container", version)) for version in ("v1", "v1beta1")}
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Know what there is, and go on with what was begun."""
         self._tending.start()
         self._yard.saw = self._scaling.saw

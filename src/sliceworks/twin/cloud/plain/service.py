@@ -41,7 +41,7 @@ class PlainService:
         for key in settings:
             raise InvalidDocument(f"{self.name} has no setting {key}")
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Everything is in the store already."""
 
     async def stop(self) -> None:
