@@ -94,6 +94,14 @@ def test_nothing_and_no_and_none_are_the_same_to_the_cloud() -> None:
     assert planning.replaced({"a": False, "b": [], "c": "x"}, {"a": None, "b": None, "c": "y"}, ("a", "b", "c")) == ["c"]
 
 
+def test_a_bucket_that_was_taken_over_is_where_the_document_has_it() -> None:
+    prior = {"location": "US-CENTRAL2", "name": "b"}
+    assert planning.in_capitals(prior, {"location": "us-central2", "name": "b"}, ("location",)) == prior
+    moved = {"location": "us-east1", "name": "b"}
+    assert planning.in_capitals(prior, moved, ("location",)) == moved
+    assert planning.in_capitals(None, moved, ("location",)) == moved
+
+
 LOCK = "Lock Info: ID: 1700 Path: gs://b Operation: OperationTypeApply Who: {who} Version: 1.11.4 Created: {created} +0000 UTC"
 
 

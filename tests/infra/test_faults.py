@@ -83,6 +83,11 @@ def test_refusals_are_one_line_and_the_next_apply_goes_on(twin: Twin, tmp_path: 
 
 
 LOST = ("networks.create", "buckets.insert", "serviceAccounts.create", "tensorboards.create")
+MADE = (
+    ("/storage/v1/b/lost-data", "timeCreated"),
+    ("/compute/v1/projects/my-project/global/networks/lost-network", "creationTimestamp"),
+)
+"""Where the cloud says when a thing was made."""
 
 
 def test_what_was_made_without_an_answer_is_taken_over_and_not_made_twice(twin: Twin, tmp_path: Path) -> None:
@@ -90,8 +95,10 @@ def test_what_was_made_without_an_answer_is_taken_over_and_not_made_twice(twin: 
     twin.inject(tmp_path, *(f"fault: LostAnswers, match: {{method: {method}}}, count: 1" for method in LOST))
     assert "the connection was lost" in failure(site).hint
     assert len(site.workspace.stage(STAGE).joinpath(FILE).read_bytes().splitlines()) == len(LOST)
+    first = [twin.ask("GET", path)[key] for path, key in MADE]
     apply_base(site)
     assert twin.there("lost") == whole("lost")
+    assert [twin.ask("GET", path)[key] for path, key in MADE] == first
     assert is_finished(site)
     remove(site)
     assert twin.there("lost") == []

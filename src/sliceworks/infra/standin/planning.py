@@ -34,6 +34,14 @@ def _unknown_where_computed(block: Block, proposed: Object, config: Object) -> O
     return state
 
 
+def in_capitals(prior: Object | None, state: Object, names: Iterable[str]) -> Object:
+    """What the cloud writes in capitals is the same word in the document: a thing that was taken over is not made anew for it."""
+    if prior is None:
+        return state
+    same = [name for name in names if str(prior.get(name)).upper() == str(state.get(name)).upper()]
+    return {**state, **{name: prior[name] for name in same}}
+
+
 def replaced(prior: Object | None, state: Object, fixed: Iterable[str]) -> list[str]:
     """The attributes that differ and cannot change on a thing that exists."""
     if prior is None:

@@ -9,7 +9,7 @@ import orjson
 from sliceworks.base.errors import CloudNotFound, SliceworksError, UsageError
 from sliceworks.infra.standin import mapping, messages, planning, schemas
 from sliceworks.infra.standin.descriptions import as_message
-from sliceworks.infra.standin.kinds import unfilled
+from sliceworks.infra.standin.kinds import Rest, unfilled
 from sliceworks.infra.standin.resources import DATA_SOURCES, KINDS
 from sliceworks.infra.standin.settings import Settings
 from sliceworks.infra.standin.values import UNKNOWN, decode, encode
@@ -113,6 +113,7 @@ class Provider:
             return response
         state = self._with_defaults(block, planning.planned(block, prior, proposed, config), config)
         state.update({name: prior[name] if prior else UNKNOWN for name in kind.filled_in if not config.get(name)})
+        state = planning.in_capitals(prior, state, kind.names.upper if isinstance(kind, Rest) else ())
         for path in planning.replaced(prior, state, kind.fixed):
             response.requires_replace.add().steps.add(attribute_name=path.partition(".")[0])
         response.planned_state.CopyFrom(encode(state))
