@@ -10,6 +10,8 @@ import pytest
 from tests.support.clouds import PLACE, POOLS, Cloud, is_ready
 
 from sliceworks.base import clock
+from sliceworks.kube.client import Client
+from sliceworks.kube.well_known import NODE
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.store.journal import Journal
 from sliceworks.twin.store.store import Store
@@ -69,6 +71,30 @@ def test_a_pool_is_made_once_whenever_the_twin_ends(tmp_path: Path, seconds: flo
         assert len({node["spec"]["podCIDR"] for node in await cloud.nodes()}) == 5
 
     on_disk(copy, go_on, after=seconds + 1)
+
+
+def test_what_was_begun_goes_on_although_nobody_asks_the_cloud(tmp_path: Path) -> None:
+    async def begin(cloud: Cloud) -> None:
+        cloud.container.clusters.adopt("p", "us-central2-b", "c")
+        await cloud.slice("slice")
+
+    copy = killed(tmp_path / "one.db", begin, tmp_path, "two.db")
+
+    async def nodes() -> list[bool]:
+        async with Cluster(Store(Journal(copy)), ca="the authority") as twin:
+            await clock.sleep(7200)
+            return [is_ready(node) for node in (await Client(twin.transport()).list_all(NODE, None)).items]
+
+    assert clock.run(nodes(), virtual=True, seed=3, start=BEGIN) == [True] * 4
+
+
+def test_a_cloud_that_nobody_asks_does_not_begin() -> None:
+    async def main() -> None:
+        async with Cluster(ca="the authority") as twin:
+            await clock.sleep(3600)
+            assert twin._cloud is None
+
+    clock.run(main(), virtual=True)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 30.0, 60.0, 61.0])
