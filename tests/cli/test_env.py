@@ -11,6 +11,7 @@ from tests.support.environments import EXAMPLES, SMALL
 
 from sliceworks.base import clock
 from sliceworks.cli import main
+from sliceworks.cli.env_apply import way_in
 from sliceworks.kube import open_client
 from sliceworks.kube.resources import Resource
 from sliceworks.rehearsal import homes
@@ -74,8 +75,15 @@ def change_queue() -> None:
     clock.run(work())
 
 
+def test_the_way_into_a_cluster_is_a_command_that_names_it_whole() -> None:
+    cluster = {"name": "training-cluster", "location": "us-central2", "endpoint": "10.0.0.2", "ca_certificate": "…"}
+    wanted = "gcloud container clusters get-credentials training-cluster --project my-project --location us-central2"
+    assert way_in("my-project", cluster) == wanted
+
+
 def test_apply_tells_counts_and_the_names_of_everything(env: Shell) -> None:
     assert env("apply", "--twin") == 0, env.err
+    assert "gcloud" not in env.err
     rows = env.rows()
     made = next(row for row in rows if row[0] == "cluster")
     assert int(made[1]) > 8

@@ -11,11 +11,13 @@ from sliceworks.base import progress
 from sliceworks.base.errors import InvalidDocument, UsageError
 from sliceworks.cli import options
 from sliceworks.cli.env_cluster import STAGE
+from sliceworks.cli.env_images import REGISTRY_STAGE, Images, builder, sources_option
 from sliceworks.cli.env_sites import Stages, file_option, folder_of, inside_of, read_environment, skip_option, sound, twin_option
 from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
     from sliceworks.cli.env_cluster import Inside
+    from sliceworks.infra.building import Begun, Builder
     from sliceworks.infra.cluster.outcomes import Outcome
     from sliceworks.infra.terraform import Change
     from sliceworks.specs.environment import Environment
@@ -34,54 +36,79 @@ manifests_option = click.option(
 @skip_option
 @twin_option
 @manifests_option
+@sources_option
 @options.yes
 @options.timeout(600)
 @options.output("table", "json", "yaml")
 @options.quiet
 def apply(
-    *, file: Path, skipped: tuple[str, ...], twin: bool, manifests: Path | None, yes: bool, timeout: float, output: str
+    *,
+    file: Path,
+    skipped: tuple[str, ...],
+    twin: bool,
+    manifests: Path | None,
+    sources: Path | None,
+    yes: bool,
+    timeout: float,
+    output: str,
 ) -> int:
     """Make the environment as the document says, stage by stage, and put into its cluster what belongs there.
 
-    Started again, it goes on where it stopped. At the end it tells the names of everything there is. Credentials of model
-    registries are read from their files; with --skip secrets, those in the cluster stay as they are.
+    Images that it wants and its registry does not have are built by Cloud Build meanwhile. Started again, it goes on where it
+    stopped. At the end it tells the names of everything there is. Credentials of model registries are read from their files;
+    with --skip secrets, those in the cluster stay as they are.
     """
     environment = sound(file, tuple(name for name in skipped if name != _SECRETS))
     _need_files(environment, folder_of(file), lenient=twin or _SECRETS in skipped)
     inside = inside_of(environment, file, twin=twin, manifests=manifests, patience=timeout, graphs="sound")
     name = environment.metadata.name
     options.confirm(f"Apply {name} to {'the twin' if twin else f'project {environment.spec.project}'}?", yes or twin)
-    rows, made, outcomes = _applied(inside)
+    rows, made, outcomes, built = _applied(inside, builder(inside.site, sources))
     if output == "table":
         show(Report(("stage", "made", "changed", "removed"), rows, []), "table")
         click.echo()
-    _tell_names(inside, made, outcomes, output)
+    _tell_names(inside, made, outcomes, built, output)
+    if not twin:
+        progress.say(f"For kubectl and other commands: {way_in(environment.spec.project, made[STAGE]['cluster'])}")
     return 0
 
 
-def _applied(inside: Inside) -> tuple[list[tuple[object, ...]], dict[str, Any], list[Outcome]]:
-    """Counts by stage, what each stage gives, and what became of each object in the cluster."""
+def way_in(project: str, cluster: dict[str, Any]) -> str:
+    """What makes a kubeconfig know the cluster. People do that themselves: theirs is not ours to write."""
+    return f"gcloud container clusters get-credentials {cluster['name']} --project {project} --location {cluster['location']}"
+
+
+def _applied(inside: Inside, images: Builder) -> tuple[list[tuple[object, ...]], dict[str, Any], list[Outcome], list[str]]:
+    """Counts by stage, what each stage gives, what became of each object in the cluster, and the images that were built."""
     made: dict[str, Any] = {}
     rows: list[tuple[object, ...]] = []
     outcomes: list[Outcome] = []
+    built: list[str] = []
+    building: Begun | None = None
     stages = Stages("Applying")
     with stages as begun:
         for stage, changes, outputs in inside.site.apply(begun):
             made[stage.name] = outputs
             rows.append((stage.name, _count(changes, "create"), _count(changes, "update", "replace"), _count(changes, "delete")))
+            if stage.name == REGISTRY_STAGE:
+                building = images.begin()
             if stage.name == STAGE:
+                if building is not None:  # what comes into the cluster runs from them
+                    built = images.finish(building, begun(Images()))
+                    rows.append((Images().name, len(built), 0, 0))
                 outcomes = inside.apply(outputs, stages.within)
                 counts = [sum(each.action == action for each in outcomes) for action in ("create", "update", "delete")]
                 rows.append((_CLUSTER, *counts))
     for each in outcomes:
         if each.action == "keep":
             progress.say(f"{each.who} is no longer asked for, and stays: {each.reason}")
-    return rows, made, outcomes
+    return rows, made, outcomes, built
 
 
-def _tell_names(inside: Inside, made: dict[str, Any], outcomes: list[Outcome], output: str) -> None:
-    """The names of everything: of what Terraform made, and of what is in the cluster."""
+def _tell_names(inside: Inside, made: dict[str, Any], outcomes: list[Outcome], built: list[str], output: str) -> None:
+    """The names of everything: of what Terraform made, of images that were built, and of what is in the cluster."""
     listed = [(stage.name, kind, name) for stage, found in inside.site.names() for kind, name in found]
+    listed += [(Images().name, "image", name) for name in built]
     listed += [
         (f"{_CLUSTER}/{each.step}", each.who.kind, f"{each.who.namespace}/{each.who.name}" if each.who.namespace else each.who.name)
         for each in outcomes
