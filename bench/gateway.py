@@ -8,27 +8,22 @@ bound, such as a millisecond, the ratio says how many times below it we are. Lit
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import orjson
 from bench.measure import gateways, program
-from bench.measure.http_load import Load, Streams, at, request
+from bench.measure.crowd import Crowd
+from bench.measure.http_load import Load, at, request
 from bench.measure.results import Measure
 
 from sliceworks.base import clock, progress
-from sliceworks.serving.gateway.echo import server as echo_server
-from sliceworks.serving.gateway.echo.engine import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +91,7 @@ class Bench:
     def _unary(self, model: gateways.Running) -> None:
         rates: dict[str, float] = {"direct": self._rate(model.port)}
         each: dict[str, float] = {}
-        makers = [gateways.ours] if self.ours_only else [gateways.ours, gateways.nginx, gateways.litellm]
+        makers: list[gateways.Maker] = [gateways.ours] if self.ours_only else [gateways.ours, gateways.nginx, gateways.litellm]
         for make in makers:
             server = make(self.folder, model.port)
             if server is None:
@@ -153,7 +148,7 @@ class Bench:
             finally:
                 server.stop()
             progress.say(f"prompts   {server.name} {short * 1e6:.0f} µs of its core for 1 KB, {long * 1e6:.0f} µs for 200 KB")
-        self.found["long_prompt"].twin.append(long / max(short, 1e-9))
+        self.found["long_prompt"].twin.append(long / short)
 
     def _costs(self, server: gateways.Running) -> list[float]:
         """Seconds of its core for a short request and for a long one, in turn and at the same pace.
@@ -171,7 +166,8 @@ class Bench:
                 clock.run(load.paced(pace, self.sizes.seconds / 3, connections=8))
                 used[place] += server.cpu_seconds() - before
                 count[place] += load.count
-        return [seconds / max(1, number) for seconds, number in zip(used, count, strict=True)]
+        # The time of processes is counted in hundredths of a second.
+        return [max(0.01, seconds) / max(1, number) for seconds, number in zip(used, count, strict=True)]
 
     def _memory(self, model: gateways.Running) -> None:
         server = gateways.ours(self.folder, model.port)
@@ -191,43 +187,47 @@ class Bench:
     def _streams(self) -> None:
         """Tokens say when they left the model: how late each is here, with the gateway and without it."""
         for _ in range(self.sizes.repeats):
-            self.found["stream_p99"].twin.append(clock.run(self._listened(gateways.ours, self.sizes.streams)))
+            self.found["stream_p99"].twin.append(self._listened(gateways.ours, self.sizes.streams))
         if not self.ours_only:
-            clock.run(self._listened(gateways.nginx, self.sizes.streams))
+            self._listened(gateways.nginx, self.sizes.streams)
         goal, count = self.found["stream_p99"].real[0], self.sizes.streams
         while self.sizes.fewer and min(self.found["stream_p99"].twin) > goal and count > self.sizes.streams // 4:
             count -= self.sizes.streams // 4
-            if clock.run(self._listened(gateways.ours, count)) <= goal:
+            if self._listened(gateways.ours, count) <= goal:
                 progress.say(
                     f"streams   up to {count} at once, {count * 50:,} tokens/s, a token is at most {goal:g} ms (p99) later"
                 )
                 break
 
-    async def _listened(self, make: Callable[[Path, int], gateways.Running | None], count: int) -> float:
-        """What a proxy adds to a token, p99, in ms. The model is in this process: two would spend half a core on taking turns."""
-        settings = Settings(models=(gateways.MODEL,), token_time=0.02, stamps=True, records=0)
-        model, port = await echo_server.start(settings)
-        server = await asyncio.to_thread(make, self.folder, port)
-        if server is None:
-            await model.stop(0)
-            return 0.0
+    def _listened(self, make: gateways.Maker, count: int) -> float:
+        """What a proxy adds to a token, p99, in ms."""
+        crowd = Crowd(gateways.OTHERS, gateways.MODEL, token_time=0.02)
+        try:
+            server = make(self.folder, *crowd.ports)
+            if server is None:
+                return 0.0
+            try:
+                late = self._late(crowd, server, count)
+            finally:
+                server.stop()
+        finally:
+            crowd.stop()
+        self._say("streams", late)
+        return max(0.01, late[server.name][1] - late["direct"][1])
+
+    def _late(self, crowd: Crowd, server: gateways.Running, count: int) -> dict[str, list[float]]:
         sent = request(_PATH, orjson.dumps({**orjson.loads(_body(100, stream=True)), "max_tokens": 3000}))
         late = {}
-        try:
-            for name, where in (("direct", port), (server.name, server.port)):
-                streams, before, began = Streams(where, sent), server.cpu_seconds(), clock.loop_time()
-                await streams.listen(count, self.sizes.stream_seconds)
-                late[name] = [at(streams.late, share) * 1000 for share in (0.5, 0.99)]
-                rate = len(streams.late) / self.sizes.stream_seconds
-                used = (server.cpu_seconds() - before) / (clock.loop_time() - began)
-                progress.say(f"streams   {name} {rate:,.0f} tokens/s, {streams.joined} joined, {used:.0%} of the proxy's core")
-        finally:
-            await asyncio.to_thread(server.stop)
-            await model.stop(0)
-        self._say("streams", late)
-        if make is gateways.ours:
-            self.found["stream_apart"].twin.append(1 - streams.joined / max(1, len(streams.late)))
-        return max(0.01, late[server.name][1] - late["direct"][1])
+        for name, ports in (("direct", crowd.ports), (server.name, [server.port])):
+            before, began = server.cpu_seconds(), time.perf_counter()
+            heard = crowd.listen(ports, sent, count, self.sizes.stream_seconds)
+            used = (server.cpu_seconds() - before) / (time.perf_counter() - began)
+            late[name] = [at(heard.late, share) * 1000 for share in (0.5, 0.99)]
+            rate = len(heard.late) / self.sizes.stream_seconds
+            progress.say(f"streams   {name} {rate:,.0f} tokens/s, {heard.joined} joined, {used:.0%} of the proxy's core")
+        if server.name == "ours":
+            self.found["stream_apart"].twin.append(1 - heard.joined / max(1, len(heard.late)))
+        return late
 
 
 def main() -> None:

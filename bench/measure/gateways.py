@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import venv
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ MODEL = "bench"
 _CORES = sorted(os.sched_getaffinity(0))
 OURS, THEIRS = _CORES[0], _CORES[-1]
 """The core of what is measured, and that of everything else."""
+OTHERS = _CORES[1:] or _CORES
+"""All cores that are not of what is measured, where there are several."""
 _NGINX = """
 daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log; master_process off;
 events {{ worker_connections 8192; }}
@@ -32,7 +35,7 @@ http {{
   access_log off; client_max_body_size 64m; client_body_buffer_size 1m; keepalive_requests 1000000000;
   client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  upstream model {{ server 127.0.0.1:{echo}; keepalive 512; keepalive_requests 1000000000; }}
+  upstream model {{ least_conn; {servers} keepalive 512; keepalive_requests 1000000000; }}
   server {{ listen 127.0.0.1:{port} backlog=4096;
     location / {{ proxy_pass http://model; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; }} }}
 }}
@@ -82,6 +85,10 @@ class Running:
         self._log.close()
 
 
+Maker = Callable[..., Running | None]
+"""Starts one in front of models at these ports, or says that it is not there."""
+
+
 def echo(folder: Path, *options: str) -> Running:
     """The echo model."""
     port = free_port()
@@ -89,7 +96,7 @@ def echo(folder: Path, *options: str) -> Running:
     return Running("echo", [*command, *options], port, folder, core=THEIRS)
 
 
-def ours(folder: Path, model: int) -> Running:
+def ours(folder: Path, *models: int) -> Running:
     """Our gateway, asking for a key."""
     import hashlib
 
@@ -97,7 +104,7 @@ def ours(folder: Path, model: int) -> Running:
     spec = {
         "listen": {"port": port},
         "keys": [{"name": "bench", "sha256": hashlib.sha256(KEY.encode()).hexdigest()}],
-        "models": [{"name": MODEL, "backends": [{"kind": "openai", "url": f"http://127.0.0.1:{model}"}]}],
+        "models": [{"name": MODEL, "backends": [{"kind": "openai", "url": f"http://127.0.0.1:{model}"} for model in models]}],
     }
     head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "bench"}}
     file = folder / "gateway.yaml"
@@ -106,14 +113,15 @@ def ours(folder: Path, model: int) -> Running:
     return Running("ours", command, port, folder, core=OURS)
 
 
-def nginx(folder: Path, model: int) -> Running | None:
+def nginx(folder: Path, *models: int) -> Running | None:
     """nginx as a plain proxy, where it is installed: it knows nothing of keys, models and limits."""
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         progress.say("nginx is not installed: it is left out")
         return None
     port = free_port()
-    (folder / "nginx.conf").write_text(_NGINX.format(folder=folder, echo=model, port=port))
+    servers = " ".join(f"server 127.0.0.1:{model};" for model in models)
+    (folder / "nginx.conf").write_text(_NGINX.format(folder=folder, servers=servers, port=port))
     return Running("nginx", [program, "-c", str(folder / "nginx.conf"), "-e", str(folder / "start.log")], port, folder, core=OURS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import re
 import time
 from collections import deque
@@ -148,19 +149,20 @@ class Listener(asyncio.Protocol):
 class Streams:
     """Many streams at once: how late each token came, and how many came in the same piece as another."""
 
-    def __init__(self, port: int, sent: bytes) -> None:
-        self.port, self.sent = port, sent
+    def __init__(self, port: int, sent: bytes, apart: float = 0.001) -> None:
+        self.port, self.sent, self._apart = port, sent, apart
         self.came: list[tuple[float, bytes]] = []
         self.late: list[float] = []
         self.joined = 0
 
     async def listen(self, count: int, seconds: float) -> None:
-        """Open so many, spread over a second, wait until all talk, then note what comes for a while."""
+        """Open so many one after the other, wait until all talk, then note what comes for a while."""
         loop = asyncio.get_running_loop()
         lines: list[Listener] = []
         for _ in range(count):
             lines.append((await loop.create_connection(lambda: Listener(self), "127.0.0.1", self.port))[1])
-            await asyncio.sleep(0.001)  # Streams of people do not begin in groups, which would then speak at once for ever.
+            # Streams of people begin at any time. In step with the tokens they would speak in groups for ever.
+            await asyncio.sleep(random.uniform(0, 2 * self._apart))
         await asyncio.sleep(1.0)
         self.came.clear()
         gc.disable()  # It would look at all that is kept, again and again.

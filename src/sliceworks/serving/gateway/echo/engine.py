@@ -69,13 +69,12 @@ class Engine:
         self.received = 0
         self.under_way = 0
         self.wheel = Wheel()
-        self._loop = asyncio.get_running_loop()
         self._chance = random.Random(settings.seed)
 
     def arrive(self, route: str, model: str, prompt: str, size: int) -> Record:
         """A request has come; raises the Refusal of one that is to fail."""
         self.received += 1
-        record = Record(self.received, route, model, self._loop.time(), self.under_way + 1, count(prompt), size)
+        record = Record(self.received, route, model, self.wheel.now(), self.under_way + 1, count(prompt), size)
         if self.settings.records:
             self.records.append(record)
         if self.settings.error_rate and self._chance.random() < self.settings.error_rate:
@@ -127,7 +126,7 @@ class Engine:
 
     def end(self, record: Record, tokens: int) -> None:
         """A request was answered."""
-        record.tokens, record.ended, record.outcome = tokens, self._loop.time(), "done"
+        record.tokens, record.ended, record.outcome = tokens, self.wheel.now(), "done"
 
     def report(self) -> list[dict[str, Any]]:
         """All that is remembered."""
@@ -143,10 +142,9 @@ class _Speech:
         self._engine, self._record, self._reply, self._words, self._written = engine, record, reply, words, written
         self._at = 0
         self.stopped = False
-        loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[None] = loop.create_future()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._due = record.arrived + engine.pace(engine.settings.ttft)
-        if self._due > loop.time():
+        if self._due > engine.wheel.now():
             engine.wheel.at(self._due, self._next)
         else:
             self._next()
@@ -162,7 +160,7 @@ class _Speech:
             self._reply.write(self._written(word))
             self._at += 1
             if settings.records:
-                self._record.sent.append(asyncio.get_running_loop().time())
+                self._record.sent.append(self._engine.wheel.now())
             if settings.token_time and self._at < len(self._words):
                 self._due += self._engine.pace(settings.token_time)
                 self._engine.wheel.at(self._due, self._next)

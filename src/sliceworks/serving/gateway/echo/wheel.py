@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import heapq
-import math
 from typing import TYPE_CHECKING
+
+from sliceworks.base.alarms import alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,18 +17,18 @@ _IN_A_ROW = 32
 
 
 class Wheel:
-    """Calls things at their times, on one timer of the loop: those of each moment are kept together, and moments in order."""
+    """Calls things at their times, on one alarm: those of each moment are kept together, and moments in order."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._due: dict[int, list[Callable[[], None]]] = {}
         self._moments: list[int] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._when = 0
-        self._coarse = type(self._loop).__module__.startswith("uvloop")
+        self._alarm = alarm(self._turn)
+        self.now = self._alarm.now
+        """The clock that times are of."""
+        self._when: int | None = None
 
     def at(self, when: float, act: Callable[[], None]) -> None:
-        """Call `act` when the loop's clock shows `when`."""
+        """Call `act` when the clock shows `when`."""
         moment = int(when / _TOGETHER)
         due = self._due.get(moment)
         if due is not None:
@@ -36,30 +36,28 @@ class Wheel:
             return
         self._due[moment] = [act]
         heapq.heappush(self._moments, moment)
-        if self._timer is None or moment < self._when:
+        if self._when is None or moment < self._when:
             self._arm(moment)
 
     def _arm(self, moment: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         self._when = moment
-        self._timer = self._loop.call_later(self._whole(moment * _TOGETHER - self._loop.time()), self._turn)
-
-    def _whole(self, wait: float) -> float:
-        """A wait that the loop can keep: uvloop counts milliseconds, and would come too early again and again."""
-        return math.ceil(wait * 1000) / 1000 if self._coarse else max(0.0, wait)
+        self._alarm.set(moment * _TOGETHER)
 
     def _turn(self) -> None:
-        self._timer = None
         # A loop may come a millionth of a second early, and will not wait for that again.
-        until = int(self._loop.time() / _TOGETHER + 0.01)
+        until = int(self.now() / _TOGETHER + 0.01)
+        # Who is called may want to be called again: the alarm is set once, when all is done.
+        self._when = until
         left = _IN_A_ROW
         try:
             while left > 0 and self._moments and self._moments[0] <= until:
                 left -= self._call(heapq.heappop(self._moments), left)
         finally:
-            if self._moments and self._timer is None:
+            self._when = None
+            if self._moments:
                 self._arm(self._moments[0])
+            else:
+                self._alarm.put_away()
 
     def _call(self, moment: int, most: int) -> int:
         """Call so many of a moment's; returns how many that were. The others stay, and so do those behind one that fails."""
