@@ -15,7 +15,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help setup rehearse test test-real test-lives check fix bench docs docs-serve lock clean
+.PHONY: help setup rehearse test test-real test-lives check fix bench wheel docs docs-serve lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -70,6 +70,10 @@ fix: $(READY) ## Repair what `check` can repair, and bring generated pages up to
 
 bench: $(READY) ## Measure beside the real thing and print ratios
 	@for file in bench/[a-z]*.py; do $(BIN)/python $$file; done
+
+wheel: $(READY) ## Build the wheel into dist/, with its SHA-256 beside it
+	@rm -rf dist && $(BIN)/python -m hatchling build -t wheel -d dist >/dev/null
+	@cd dist && { sha256sum *.whl 2>/dev/null || shasum -a 256 *.whl; } | tee SHA256SUMS
 
 docs: $(READY) ## Build the documentation into site/
 	@$(BIN)/python docs/generate.py --check
