@@ -10,7 +10,6 @@ from tests.support.model_services import EXAMPLES, changed, example
 from sliceworks import catalog
 from sliceworks.base import clock, yamls
 from sliceworks.base.errors import SliceworksError, TimedOut, Unreachable
-from sliceworks.cli import model_files
 from sliceworks.kube.client import Client
 from sliceworks.kube.well_known import (
     CONFIG_MAP,
@@ -24,6 +23,7 @@ from sliceworks.kube.well_known import (
     STATEFUL_SET,
 )
 from sliceworks.serving import cluster, deploying, editing, publishing
+from sliceworks.serving.checks import checked
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
 
@@ -251,7 +251,7 @@ def record_of(platform: Platform, name: str, namespace: str) -> Any:
 
 
 async def change(platform: Platform, record: Any, document: Object, verb: str, model: str) -> list[str]:
-    wanted = model_files.checked(yamls.Document(document, "record", 1, {})).service
+    wanted = checked(yamls.Document(document, "record", 1, {}))
     return await publishing.publish(
         platform.client, record, (wanted, document), (verb, model), tell=platform.told.append, timeout=600
     )

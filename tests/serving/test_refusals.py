@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.cli import model_files
+from sliceworks.serving.checks import checked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ def refused(tmp_path: Path, text: str, name: str = "served") -> str:
     file = tmp_path / "model.yaml"
     file.write_text(HEAD.format(name=name) + text)
     with pytest.raises(InvalidDocument) as caught:
-        model_files.read(file)
+        checked(yamls.load_one(file, "ModelService"))
     return f"{caught.value.message}; {caught.value.hint}".replace(f"{tmp_path}/", "")
 
 

@@ -16,7 +16,6 @@ _LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _WILDCARD = r"\*\." + _SUBDOMAIN
 _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = "(" + _KEY + ")?"
-_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _PERCENT = "[0-9]+%"
 _HEADER = "[-A-Za-z0-9]+"
@@ -28,7 +27,6 @@ _is_label_1035 = re.compile(_LABEL_1035).fullmatch
 _is_wildcard = re.compile(_WILDCARD).fullmatch
 _is_key = re.compile(_KEY).fullmatch
 _is_value = re.compile(_VALUE).fullmatch
-_is_identifier = re.compile(_IDENTIFIER).fullmatch
 _is_config_key = re.compile(_CONFIG_KEY).fullmatch
 _is_percent = re.compile(_PERCENT).fullmatch
 _is_header = re.compile(_HEADER).fullmatch
@@ -181,16 +179,6 @@ def strict_environment_name_errors(value: str) -> list[str]:
     return errors + _parent_folder_errors(value)
 
 
-def identifier_errors(value: str) -> list[str]:
-    """C identifiers."""
-    if _is_identifier(value):
-        return []
-    text = (
-        "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'"
-    )
-    return [not_matching(text, _IDENTIFIER, "my_name", "MY_NAME", "MyName")]
-
-
 def port_name_errors(value: str) -> list[str]:
     """Names of ports."""
     errors = _length_errors(value, 15)
@@ -203,11 +191,6 @@ def port_name_errors(value: str) -> list[str]:
     if value.startswith("-") or value.endswith("-"):
         errors.append("must not begin or end with a hyphen")
     return errors
-
-
-def port_number_errors(value: int) -> list[str]:
-    """Numbers of ports."""
-    return [] if 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
 
 
 def percent_errors(value: str) -> list[str]:
@@ -248,6 +231,12 @@ def shorten(name: str, limit: int = 63, *, digest_bits: int = 50) -> str:
     digest = "".join(_DIGEST_ALPHABET[number >> 5 * place & 31] for place in range(length))
     head = name[: max(0, limit - length - 1)].rstrip("-._")
     return f"{head}-{digest}" if head else digest[:limit]
+
+
+def camel(name: str) -> str:
+    """`ip_cidr_range` → `ipCidrRange`."""
+    first, *rest = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 def _length_errors(value: str, limit: int, unit: str = "characters") -> list[str]:

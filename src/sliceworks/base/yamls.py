@@ -73,6 +73,14 @@ def load_path(path: Path, *, deep: bool = False) -> list[Document]:
     return documents
 
 
+def load_one(path: Path, wanted: str) -> Document:
+    """The one document of a file, or of a folder; `wanted` says what it should be."""
+    documents = load_path(path)
+    if len(documents) != 1:
+        raise InvalidDocument(f"has {len(documents)} documents, one {wanted} is wanted", place=str(path))
+    return documents[0]
+
+
 def dump(value: Any) -> str:
     """A value as YAML: keys in their order, long texts as blocks."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

@@ -92,12 +92,8 @@ def _read(file: str | None) -> dict[str, Any]:
     from pathlib import Path
 
     from sliceworks.base import yamls
-    from sliceworks.base.errors import InvalidDocument
 
-    documents = yamls.load_all(Path(file).read_text(), file)
-    if len(documents) != 1:
-        raise InvalidDocument(f"has {len(documents)} documents, one is wanted", place=file)
-    return dict(documents[0].data)
+    return dict(yamls.load_one(Path(file), "document").data)
 
 
 def _current_context(kubeconfig: str | None, context: str | None) -> str:

@@ -75,9 +75,9 @@ def list_(*, folder: Path, output: str) -> int:
     """List the runs that are kept, newest first."""
     from datetime import UTC, datetime
 
-    from sliceworks.cli import load_runs
+    from sliceworks.loadtest import check_installed
 
-    load_runs.check_installed()
+    check_installed()
     from sliceworks.loadtest import ending, results
     from sliceworks.loadtest.report import words
 
@@ -130,9 +130,9 @@ def recover(*, run: Path, output: str) -> int:
 
     Its result is marked as partial, and the exit code is 1, as for every run that does not count.
     """
-    from sliceworks.cli import load_runs
+    from sliceworks.loadtest import check_installed
 
-    load_runs.check_installed()
+    check_installed()
     from sliceworks.loadtest import ending
 
     with progress.working("Putting the rows together"):

@@ -21,9 +21,9 @@ Found = tuple[dict[str, Any], Path]
 
 def performed(test: Test, *, tags: dict[str, str] | None = None, locust: Locust | None = None) -> Found:
     """Run it and write it down; what was measured is kept however it ends."""
-    from sliceworks.cli import load_runs
+    from sliceworks.loadtest import check_installed
 
-    load_runs.check_installed()
+    check_installed()
     from sliceworks.loadtest import ending
 
     with tempfile.TemporaryDirectory() as aside:

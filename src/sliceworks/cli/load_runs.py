@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import yamls
-from sliceworks.base.errors import InvalidDocument, SliceworksError, UsageError
+from sliceworks.base.errors import InvalidDocument, UsageError
+from sliceworks.loadtest import check_installed
 from sliceworks.specs import documents
 from sliceworks.specs.load_test import LoadTest, LoadTestSpec
 
@@ -56,12 +57,7 @@ class Test:
 
 def read(file: Path, where: Where, *, url: str = "", workers: int | None = None, on: str | None = None) -> Test:
     """The one LoadTest of a file, with what the command says in place of the document."""
-    found = yamls.load_path(file)
-    if len(found) != 1:
-        raise InvalidDocument(f"one LoadTest is wanted, found {len(found)} documents", place=str(file))
-    document = documents.read(found[0])
-    if not isinstance(document, LoadTest):
-        raise InvalidDocument(f"a LoadTest is wanted, found {found[0].data.get('kind')}", place=found[0].place("kind"))
+    document = documents.read_as(yamls.load_one(file, "LoadTest"), LoadTest)
     spec = document.spec
     senders = spec.workers.model_copy(update={"count": workers or spec.workers.count, "where": on or spec.workers.where})
     if senders.where == "cluster" and senders.image is None:
@@ -97,14 +93,6 @@ def _expect_way(test: Test) -> None:
     host = urlsplit(test.url or test.spec.target.url).hostname or ""
     if test.spec.workers.where == "cluster" and not test.where.twin and (host == "localhost" or host.startswith("127.")):
         raise UsageError(f"pods do not find this machine by {host}", hint="name the model service, or an address that they know")
-
-
-def check_installed() -> None:
-    from importlib.util import find_spec
-
-    missing = [name for name in ("locust", "duckdb", "numpy") if find_spec(name) is None]
-    if missing:
-        raise SliceworksError(f"load tests need {', '.join(missing)}", hint="pip install 'sliceworks[load]'")
 
 
 def loaded(folder: Path) -> dict[str, Any]:

@@ -78,9 +78,7 @@ def _read(file: Path) -> ModelService:
     found = [each for each in yamls.load_path(file) if each.data.get("kind") == "ModelService"]
     if len(found) != 1:
         raise InvalidDocument(f"one ModelService is wanted, found {len(found)}", place=str(file))
-    service = documents.read(found[0])
-    assert isinstance(service, ModelService)
-    return service
+    return documents.read_as(found[0], ModelService)
 
 
 def _decided(spec: LoadTestSpec, api: str, model: str) -> LoadTestSpec:

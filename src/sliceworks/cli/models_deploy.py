@@ -12,7 +12,7 @@ from sliceworks.cli import options
 from sliceworks.cli.output import Report, show
 
 if TYPE_CHECKING:
-    from sliceworks.cli.model_files import Wanted
+    from sliceworks.specs.serving import ModelService
 
 _COLUMNS = ("name", "namespace", "engine", "models", "on", "capacity", "usd/hour")
 
@@ -31,29 +31,32 @@ _COLUMNS = ("name", "namespace", "engine", "models", "on", "capacity", "usd/hour
 @options.quiet
 def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: str, output: str, yes: bool, **where: Any) -> int:
     """Check a document, show what it takes and costs, apply its objects, and wait until they are ready."""
-    from sliceworks.cli import connections, model_files
+    from sliceworks.base import yamls
+    from sliceworks.cli import connections
+    from sliceworks.serving.checks import checked
 
-    wanted = model_files.read(file)
+    document = yamls.load_one(file, "ModelService")
+    service = checked(document)
     if dry_run == "client":
-        return _print(wanted, namespace, output)
+        return _print(service, namespace, output)
 
     async def main() -> None:
         from sliceworks.base import clock
         from sliceworks.serving.deploying import Deployment
 
         async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"]) as client:
-            place = namespace or wanted.service.metadata.namespace or client.namespace
-            deployment = Deployment(client, wanted.service, wanted.document.data, place)
-            with progress.working(f"Asking the cluster about {wanted.service.metadata.name}"):
+            place = namespace or service.metadata.namespace or client.namespace
+            deployment = Deployment(client, service, document.data, place)
+            with progress.working(f"Asking the cluster about {service.metadata.name}"):
                 objects = await deployment.prepare(make_namespace=dry_run == "none")
-            _show_plan(wanted, place, output)
+            _show_plan(service, place, output)
             for each in deployment.left_out:
                 progress.say(f"Left out: {each}.")
             if dry_run == "server":
                 return
             options.confirm(f"Apply {len(objects)} objects in {place}?", yes)
             ends = clock.loop_time() + timeout
-            with progress.working(f"Deploying {wanted.service.metadata.name}") as step:
+            with progress.working(f"Deploying {service.metadata.name}") as step:
                 record = await deployment.apply(step, timeout)
                 if wait:
                     await deployment.follow(record, step, ends - clock.loop_time())
@@ -62,15 +65,15 @@ def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: s
     return 0
 
 
-def _print(wanted: Wanted, namespace: str, output: str) -> int:
+def _print(service: ModelService, namespace: str, output: str) -> int:
     from sliceworks.serving.compile import manifests
 
-    place = namespace or wanted.service.metadata.namespace
+    place = namespace or service.metadata.namespace
     if output in ("json", "yaml"):
         from sliceworks.base import yamls
 
-        metadata = wanted.service.metadata.model_copy(update={"namespace": place})
-        objects = manifests(wanted.service.model_copy(update={"metadata": metadata}))
+        metadata = service.metadata.model_copy(update={"namespace": place})
+        objects = manifests(service.model_copy(update={"metadata": metadata}))
         if output == "json":
             import orjson
 
@@ -78,15 +81,15 @@ def _print(wanted: Wanted, namespace: str, output: str) -> int:
         else:
             click.echo(yamls.dump_all(objects), nl=False)
     else:
-        _show_plan(wanted, place or "-", output)
+        _show_plan(service, place or "-", output)
     return 0
 
 
-def _show_plan(wanted: Wanted, place: str, output: str) -> None:
+def _show_plan(service: ModelService, place: str, output: str) -> None:
     """What it takes."""
     from sliceworks.serving.compile import plan
 
-    service, found = wanted.service, plan(wanted.service)
+    found = plan(service)
     name, capacity = service.metadata.name, found.machines.capacity if found.machines else "-"
     served = ", ".join(each.name for each in service.spec.models)
     row = (name, place, service.spec.engine, served, found.what, capacity, str(found.price or "unknown"))

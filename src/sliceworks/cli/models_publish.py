@@ -122,10 +122,10 @@ async def _apply(
     client: Client, record: Record, document: Object, change: tuple[str, str], *, step: Callable[[str], None], timeout: float
 ) -> None:
     from sliceworks.base import yamls
-    from sliceworks.cli import model_files
     from sliceworks.serving import publishing
+    from sliceworks.serving.checks import checked
 
     name = f"modelservice/{record.service.metadata.name}"
-    wanted = model_files.checked(yamls.Document(document, name, 1, {}))
-    for told in await publishing.publish(client, record, (wanted.service, document), change, tell=step, timeout=timeout):
+    wanted = checked(yamls.Document(document, name, 1, {}))
+    for told in await publishing.publish(client, record, (wanted, document), change, tell=step, timeout=timeout):
         progress.say(told)

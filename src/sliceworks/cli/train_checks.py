@@ -13,8 +13,8 @@ from sliceworks.base.errors import Forbidden, InvalidDocument, NotFound, Slicewo
 from sliceworks.cli import train_cluster
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.kube.well_known import NAMESPACE, PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE_ACCOUNT
+from sliceworks.specs.findings import Finding
 from sliceworks.training.admissible import Park, never
-from sliceworks.training.checks import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,11 +59,11 @@ async def check(client: Client, asked: Submission, namespace: str) -> Place:
             raise _unknown(asked, field, name, known, namespace)
     await _check_name(client, asked.job.metadata.name, namespace)
     for finding in await _missing(client, asked, namespace):
-        raise asked.refused(finding)
+        raise finding.told(asked.document)
     target = queues[spec.queue]["spec"]["clusterQueue"] if queues else ""
     if park is not None and target:
         for finding in (*never(asked.jobset(namespace), target, asked.ask.shape.type_name, park), *_left_out(target, park, home)):
-            raise asked.refused(finding)
+            raise finding.told(asked.document)
     priority = int((classes or {}).get(spec.priority or "", {}).get("value", 0))
     return Place(namespace, target, priority, park)
 

@@ -104,12 +104,10 @@ def _newcomer(file: Path, outlook: Outlook, namespace: str, place: str) -> Job:
     from sliceworks.base import yamls
     from sliceworks.rehearsal.forecast import newcomers
 
-    loaded = yamls.load_path(file)
-    if len(loaded) != 1:
-        raise UsageError(f"{file} has {len(loaded)} documents, one job is wanted")
-    metadata = loaded[0].data.get("metadata")
+    document = yamls.load_one(file, "job")
+    metadata = document.data.get("metadata")
     own = metadata.get("namespace") if isinstance(metadata, dict) else ""
-    return newcomers.job(loaded[0], file.parent, outlook.snapshot, namespace=namespace or str(own or "") or place or "default")
+    return newcomers.job(document, file.parent, outlook.snapshot, namespace=namespace or str(own or "") or place or "default")
 
 
 def _named(outlook: Outlook, names: tuple[str, ...], namespace: str) -> list[Job]:

@@ -120,14 +120,14 @@ def _asked(name: str | None, command: tuple[str, ...], file: Path | None, namesp
 def _check_environment(asked: Submission, file: Path) -> None:
     """Whether an environment has pools of the type."""
     from sliceworks.cli.env_sites import read_environment
-    from sliceworks.training.checks import Finding
+    from sliceworks.specs.findings import Finding
     from sliceworks.training.flavors import flavors
 
     known = {each.type: each for each in flavors(read_environment(file).spec)}
     wanted = asked.ask.shape.type_name
     if wanted not in known and not any(wanted.startswith(f"{each}-") for each in known):
         remedy = train_cluster.closest(wanted, known) or f"it has {', '.join(known) or 'no accelerators'}"
-        raise asked.refused(Finding(("spec", "slices", "type"), f"{file} has no pool of {wanted}", remedy))
+        raise Finding(("spec", "slices", "type"), f"{file} has no pool of {wanted}", remedy).told(asked.document)
 
 
 async def _sent(client: Client, jobset: Object, *, dry: bool) -> Object:

@@ -81,9 +81,7 @@ def _named(text: str, template: str, name: str) -> str:
 
 def _environment(template: str) -> Environment:
     [document] = yamls.load_all(_text(template), template)
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    return found
+    return documents.read_as(document, Environment)
 
 
 def _text(template: str) -> str:

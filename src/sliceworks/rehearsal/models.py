@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import InvalidDocument
 from sliceworks.base.yamls import Document
-from sliceworks.serving.checks import check
+from sliceworks.serving.checks import checked
 from sliceworks.serving.compile import manifests
 from sliceworks.serving.deploying import OPTIONAL
 from sliceworks.serving.record import Reference, reference
-from sliceworks.specs import documents
-from sliceworks.specs.serving import ModelService
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from sliceworks.specs.serving import ModelService
+
 Object = dict[str, Any]
-KIND = "ModelService"
 _DEFAULT = "default"
 
 
@@ -35,10 +33,7 @@ def compiled(written: Iterable[Document]) -> list[Document]:
 
 
 def _read(document: Document) -> ModelService:
-    service = documents.read(document)
-    assert isinstance(service, ModelService)
-    for finding in check(service):
-        raise InvalidDocument(finding.problem, place=document.place(*finding.path), hint=finding.remedy)
+    service = checked(document)
     metadata = service.metadata.model_copy(update={"namespace": service.metadata.namespace or _DEFAULT})
     return service.model_copy(update={"metadata": metadata})
 

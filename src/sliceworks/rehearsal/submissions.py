@@ -11,7 +11,6 @@ from sliceworks.base.errors import InvalidDocument
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
     from sliceworks.specs.training import TrainingJob
-    from sliceworks.training.checks import Finding
     from sliceworks.training.shapes import Ask
 
 
@@ -30,19 +29,12 @@ class Submission:
 
         return jobset(self.job, namespace=namespace, script=self.script)
 
-    def refused(self, finding: Finding) -> InvalidDocument:
-        """The error that tells a finding at its place in the document."""
-        return InvalidDocument(finding.problem, place=self.document.place(*finding.path), hint=finding.remedy)
-
 
 def read(file: Path) -> Submission:
     """The one TrainingJob of a file, with which nothing is wrong; the first finding is raised."""
     from sliceworks.base import yamls
 
-    loaded = yamls.load_path(file)
-    if len(loaded) != 1:
-        raise InvalidDocument(f"has {len(loaded)} documents, one TrainingJob is wanted", place=str(file))
-    return take(loaded[0], file if file.is_dir() else file.parent)
+    return take(yamls.load_one(file, "TrainingJob"), file if file.is_dir() else file.parent)
 
 
 def take(document: Document, folder: Path = Path()) -> Submission:
@@ -52,12 +44,10 @@ def take(document: Document, folder: Path = Path()) -> Submission:
     from sliceworks.training.checks import check
     from sliceworks.training.shapes import ask
 
-    job = documents.read(document)
-    if not isinstance(job, TrainingJob):
-        raise InvalidDocument(f"a TrainingJob is wanted, found {document.data['kind']}", place=document.place("kind"))
+    job = documents.read_as(document, TrainingJob)
     script = _script(job, document, folder)
     for finding in check(job, script):
-        raise InvalidDocument(finding.problem, place=document.place(*finding.path), hint=finding.remedy)
+        raise finding.told(document)
     return Submission(job, ask(job.spec.slices), script, document)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sliceworks.base import names
 from sliceworks.base.errors import SliceworksError, UnknownAccelerator
 from sliceworks.serving import saxml, sizes
 from sliceworks.serving.machines import Machines, machines
+from sliceworks.specs.findings import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sliceworks.base.yamls import Document
     from sliceworks.specs.serving import Accelerator, ModelService, ModelServiceSpec
 
 _LONGEST = 40  # the names of Jobs, pods and hosts follow from it
@@ -21,13 +22,15 @@ _WORDS = {"tpu": "TPUs", "gpu": "GPUs"}
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing: where in the document, what, and what to do."""
+def checked(document: Document) -> ModelService:
+    """The service of a document, with which nothing is wrong; the first finding is raised."""
+    from sliceworks.specs import documents
+    from sliceworks.specs.serving import ModelService
 
-    path: Path
-    problem: str
-    remedy: str = ""
+    service = documents.read_as(document, ModelService)
+    for finding in check(service):
+        raise finding.told(document)
+    return service
 
 
 def check(service: ModelService) -> list[Finding]:

@@ -85,9 +85,7 @@ def read(found: Object) -> Record:
     if len(loaded) != 1:
         raise InvalidDocument(f"{_DOCUMENT} is missing", place=place)
     [document] = loaded
-    service = documents.read(document)
-    if not isinstance(service, ModelService):
-        raise InvalidDocument(f"a ModelService is wanted, found {document.data['kind']}", place=place)
+    service = documents.read_as(document, ModelService)
     objects = frozenset(Reference(*line.split()) for line in data.get(_OBJECTS, "").splitlines() if len(line.split()) == 3)
     return Record(
         service,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,6 +13,8 @@ from sliceworks.specs.model import API_VERSION, GROUP
 
 if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
+
+Kind = TypeVar("Kind", bound=BaseModel)
 
 # Where each kind is. A command reads one or two of them, and the models of all take longer to load than most commands run.
 KINDS = {
@@ -36,6 +38,14 @@ def read(document: Document) -> BaseModel:
     if problems:
         raise problems[0]
     assert found is not None
+    return found
+
+
+def read_as(document: Document, kind: type[Kind]) -> Kind:
+    """The typed document, which is of this kind; raises InvalidDocument also where it is of another."""
+    found = read(document)
+    if not isinstance(found, kind):
+        raise InvalidDocument(f"a {kind.__name__} is wanted, found {document.data['kind']}", place=document.place("kind"))
     return found
 
 

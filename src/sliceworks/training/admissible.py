@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.specs.findings import Finding
 from sliceworks.specs.parts import SLICE
-from sliceworks.training.checks import Finding
 from sliceworks.training.demands import Demand, demands
 from sliceworks.training.quotas import Quotas
 

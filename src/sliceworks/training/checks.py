@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sliceworks.base import names
 from sliceworks.base.errors import SliceworksError, UnknownAccelerator
+from sliceworks.specs.findings import Finding
 from sliceworks.specs.training import SLICE
 from sliceworks.training.shapes import ask
 from sliceworks.training.variables import coordinator
@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 _LONGEST = 63
 _SUFFIX = "-abcde"
 _LONGEST_SCRIPT = 120_000  # one argument of a program is at most 128 KiB
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing: where in the document, what, and what to do."""
-
-    path: tuple[str, ...]
-    problem: str
-    remedy: str = ""
 
 
 def check(job: TrainingJob, script: str = "") -> list[Finding]:

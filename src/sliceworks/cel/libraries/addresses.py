@@ -5,26 +5,22 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
-from sliceworks.cel.libraries.functions import Function, held, opaque
+from sliceworks.cel.libraries.functions import Function, held, opaque, quoted
 
 IP, CIDR = "net.IP", "net.CIDR"
 _Address = IPv4Address | IPv6Address
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def _parse(text: str) -> _Address:
     if "%" in text and ":" in text:
-        raise ValueError(f"IP address {_quoted(text)} with zone value is not allowed")
+        raise ValueError(f"IP address {quoted(text)} with zone value is not allowed")
     try:
         address = ip_address(text)
     except ValueError as error:
-        reason = f"ParseAddr({_quoted(text)}): {_reason(text)}"
-        raise ValueError(f"IP Address {_quoted(text)} parse error during conversion from string: {reason}") from error
+        reason = f"ParseAddr({quoted(text)}): {_reason(text)}"
+        raise ValueError(f"IP Address {quoted(text)} parse error during conversion from string: {reason}") from error
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
-        raise ValueError(f"IPv4-mapped IPv6 address {_quoted(text)} is not allowed")
+        raise ValueError(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
     return address
 
 
@@ -38,8 +34,8 @@ def _reason(text: str) -> str:
             rest = ".".join(fields[position:])
             strange = next((index for index, letter in enumerate(rest) if not letter.isdecimal() and letter != "."), None)
             if strange is None:
-                return f"IPv4 field must have at least one digit (at {_quoted('.' + rest if position else rest)})"
-            return f"unexpected character (at {_quoted(rest[strange:])})"
+                return f"IPv4 field must have at least one digit (at {quoted('.' + rest if position else rest)})"
+            return f"unexpected character (at {quoted(rest[strange:])})"
         if len(field) > 1 and field.startswith("0"):
             return "IPv4 field has octet with leading zero"
         if int(field) > 255:
@@ -52,19 +48,19 @@ def _parse_network(text: str) -> tuple[_Address, int]:
     start, slash, bits = text.rpartition("/")
     try:
         if not slash:
-            raise ValueError(f"netip.ParsePrefix({_quoted(text)}): no '/'")
+            raise ValueError(f"netip.ParsePrefix({quoted(text)}): no '/'")
         try:
             address = ip_address(start)
         except ValueError as error:
-            raise ValueError(f"netip.ParsePrefix({_quoted(text)}): ParseAddr({_quoted(start)}): {_reason(start)}") from error
+            raise ValueError(f"netip.ParsePrefix({quoted(text)}): ParseAddr({quoted(start)}): {_reason(start)}") from error
         if not bits.isdecimal() or (len(bits) > 1 and bits.startswith("0")):
-            raise ValueError(f"netip.ParsePrefix({_quoted(text)}): bad bits after slash: {_quoted(bits)}")
+            raise ValueError(f"netip.ParsePrefix({quoted(text)}): bad bits after slash: {quoted(bits)}")
         if int(bits) > address.max_prefixlen:
-            raise ValueError(f"netip.ParsePrefix({_quoted(text)}): prefix length out of range")
+            raise ValueError(f"netip.ParsePrefix({quoted(text)}): prefix length out of range")
     except ValueError as error:
         raise ValueError(f"network address parse error during conversion from string: {error}") from error
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
-        raise ValueError(f"IPv4-mapped IPv6 address {_quoted(text)} is not allowed")
+        raise ValueError(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
     return address, int(bits)
 
 

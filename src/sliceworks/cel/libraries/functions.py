@@ -76,3 +76,8 @@ def top_level(text: str) -> Iterator[str]:
             yield text[start:position].strip()
             start = position + 1
     yield text[start:].strip()
+
+
+def quoted(text: str) -> str:
+    """A text as Go's %q writes it in messages."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

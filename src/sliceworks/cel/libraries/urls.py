@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from sliceworks.cel.libraries.functions import Function, held, opaque
+from sliceworks.cel.libraries.functions import Function, held, opaque, quoted
 
 KIND = "kubernetes.URL"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
@@ -25,10 +25,6 @@ class Url(NamedTuple):
     host: str
     path: str
     query: str
-
-
-def quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sliceworks.cel.libraries.functions import Function, held, opaque
+from sliceworks.cel.libraries.functions import Function, held, opaque, quoted
 
 KIND = "kubernetes.Semver"
 _PART = re.compile(r"[0-9A-Za-z-]+\Z")
@@ -58,11 +58,11 @@ def _without_zeros(part: str) -> str:
 
 def _number(text: str, what: str) -> int:
     if not text.isdecimal() or not text.isascii():
-        raise ValueError(f"Invalid character(s) found in {what} number {_quoted(text)}")
+        raise ValueError(f"Invalid character(s) found in {what} number {quoted(text)}")
     if len(text) > 1 and text.startswith("0"):
-        raise ValueError(f"{what.capitalize()} number must not contain leading zeroes {_quoted(text)}")
+        raise ValueError(f"{what.capitalize()} number must not contain leading zeroes {quoted(text)}")
     if int(text) >= 2**64:
-        raise ValueError(f"strconv.ParseUint: parsing {_quoted(text)}: value out of range")
+        raise ValueError(f"strconv.ParseUint: parsing {quoted(text)}: value out of range")
     return int(text)
 
 
@@ -71,10 +71,10 @@ def _pre_release(text: str) -> tuple[int, int, str]:
         raise ValueError("Prerelease is empty")
     if text.isdecimal():
         if len(text) > 1 and text.startswith("0"):
-            raise ValueError(f"Numeric PreRelease version must not contain leading zeroes {_quoted(text)}")
+            raise ValueError(f"Numeric PreRelease version must not contain leading zeroes {quoted(text)}")
         return (0, int(text), "")
     if not _PART.match(text):
-        raise ValueError(f"Invalid character(s) found in prerelease {_quoted(text)}")
+        raise ValueError(f"Invalid character(s) found in prerelease {quoted(text)}")
     return (1, 0, text)
 
 
@@ -82,11 +82,7 @@ def _check_build(text: str) -> None:
     if not text:
         raise ValueError("Build meta data is empty")
     if not _PART.match(text):
-        raise ValueError(f"Invalid character(s) found in build meta data {_quoted(text)}")
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        raise ValueError(f"Invalid character(s) found in build meta data {quoted(text)}")
 
 
 def semver(text: str, normalize: bool = False) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from sliceworks.base.names import camel
 from sliceworks.infra.standin.values import UNKNOWN
 
 if TYPE_CHECKING:
@@ -147,12 +148,6 @@ def _from_api(attribute: Attribute, value: Any) -> Any:
 def quoted(name: str) -> str:
     """A name as one part of a path."""
     return quote(name, safe="")
-
-
-def camel(name: str) -> str:
-    """`ip_cidr_range` → `ipCidrRange`."""
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
 
 
 def _put(target: Object, path: str, value: Any) -> None:

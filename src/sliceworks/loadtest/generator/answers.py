@@ -45,6 +45,20 @@ class Answer(ABC):
         record.piece(moment)
         self.texts.append(text)
 
+    def read(self, data: bytes) -> dict[str, Any] | None:
+        """An object of JSON; None where it is none, or tells of an error: that is kept as what went wrong."""
+        try:
+            found = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            found = None
+        if not isinstance(found, dict):
+            self.wrong(Failure.GARBLED)
+        elif found.get("error"):
+            self.wrong(Failure.REPORTED)
+        else:
+            return found
+        return None
+
     def wrong(self, failure: Failure) -> None:
         """Keep the first thing that went wrong."""
         if self.record.failure is Failure.NONE:
@@ -70,18 +84,7 @@ class Whole(Answer):
         self._parts.append(data)
 
     def finish(self, moment: int) -> None:
-        if self.record.status >= 400:
-            return
-        try:
-            found = orjson.loads(b"".join(self._parts))
-        except orjson.JSONDecodeError:
-            self.wrong(Failure.GARBLED)
-            return
-        if not isinstance(found, dict):
-            self.wrong(Failure.GARBLED)
-        elif found.get("error"):
-            self.wrong(Failure.REPORTED)
-        else:
+        if self.record.status < 400 and (found := self.read(b"".join(self._parts))) is not None:
             self.said(self.told(found), moment)
 
     @abstractmethod
@@ -111,16 +114,7 @@ class Stream(Answer):
         if data == b"[DONE]":
             self.complete = True
             return
-        try:
-            found = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            self.wrong(Failure.GARBLED)
-            return
-        if not isinstance(found, dict):
-            self.wrong(Failure.GARBLED)
-        elif found.get("error"):
-            self.wrong(Failure.REPORTED)
-        else:
+        if (found := self.read(data)) is not None:
             self.told(found, moment)
 
     def finish(self, moment: int) -> None:
@@ -217,15 +211,12 @@ class JetStream(Answer):
                 self._object(text, moment)
 
     def _object(self, data: bytes, moment: int) -> None:
-        try:
-            found = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            self.wrong(Failure.GARBLED)
+        if (found := self.read(data)) is None:
             return
         content = found.get("streamContent")
         samples = content.get("samples") if isinstance(content, dict) else None
         if not isinstance(samples, list) or not samples or not isinstance(samples[0], dict):
-            self.wrong(Failure.REPORTED if found.get("error") else Failure.GARBLED)
+            self.wrong(Failure.GARBLED)
             return
         self.record.tokens_out = max(self.record.tokens_out, 0) + len(samples[0].get("tokenIds") or ())
         self.said(str(samples[0].get("text", "")), moment)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.specs import documents
-from sliceworks.specs.load_test import asked_wrongly
+from sliceworks.specs.load_test import LoadTest, asked_wrongly
 from sliceworks.specs.model import API_VERSION
+from sliceworks.specs.serving import ModelService
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sliceworks.base.yamls import Document
-    from sliceworks.specs.load_test import LoadTest, LoadTestSpec
-    from sliceworks.specs.serving import ModelService
+    from sliceworks.specs.load_test import LoadTestSpec
 
 Object = dict[str, Any]
 _THROUGH_A_GATEWAY = "openai-chat"
@@ -53,7 +53,7 @@ def gateway(written: Sequence[Document], tests: Iterable[Aimed]) -> Object:
 
 
 def _aimed(document: Document, services: Sequence[Document]) -> Aimed:
-    test = cast("LoadTest", documents.read(document))
+    test = documents.read_as(document, LoadTest)
     spec, target = test.spec, test.spec.target.model_service
     if target is not None:
         service = _service(document, target.name or "", target.file, services)
@@ -73,7 +73,7 @@ def _service(test: Document, name: str, file: str, services: Sequence[Document])
     beside = yamls.load_path(Path(test.file).parent / file) if file else services
     for document in beside:
         if document.data.get("kind") == "ModelService" and (file or document.data["metadata"]["name"] == name):
-            return cast("ModelService", documents.read(document))
+            return documents.read_as(document, ModelService)
     place = test.place("spec", "target", "modelService")
     raise InvalidDocument(f"there is no ModelService {name or f'in {file}'}{'' if file else ' in this folder'}", place=place)
 

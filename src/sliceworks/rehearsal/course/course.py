@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock, collector
 from sliceworks.kube.client import Client
+from sliceworks.loadtest import check_installed
 from sliceworks.rehearsal.course import checks
 from sliceworks.rehearsal.course.aiming import aim, gateway
 from sliceworks.rehearsal.course.aside import aside
@@ -22,7 +23,7 @@ from sliceworks.rehearsal.course.building import Builder
 from sliceworks.rehearsal.course.costs import costs
 from sliceworks.rehearsal.course.incidents import incidents
 from sliceworks.rehearsal.course.leftovers import leftovers
-from sliceworks.rehearsal.course.loading import Bench, check_installed
+from sliceworks.rehearsal.course.loading import Bench
 from sliceworks.rehearsal.course.reasons import asking
 from sliceworks.rehearsal.course.services import deploy, withdraw
 from sliceworks.rehearsal.course.steps import Steps

@@ -164,12 +164,3 @@ def _answers(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((_HOST, port)) == 0
-
-
-def check_installed() -> None:
-    """Load tests need packages that not every installation has."""
-    from importlib.util import find_spec
-
-    missing = [name for name in ("locust", "duckdb", "numpy") if find_spec(name) is None]
-    if missing:
-        raise SliceworksError(f"load tests need {', '.join(missing)}", hint="pip install 'sliceworks[load]'")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.rehearsal import documents
-from sliceworks.rehearsal.course import services
 from sliceworks.rehearsal.course.aiming import aim, gateway
+from sliceworks.serving.checks import checked
 from sliceworks.specs import documents as specs
 from sliceworks.specs.documents import is_ours
 
@@ -69,7 +69,7 @@ def read(path: Path) -> Program:
         *(tuple(apart[kind]) for kind in _APART),
     )
     for each in found.services:
-        services.read(each)
+        checked(each)
     for each in found.gateways:
         specs.read(each)
     gateway(found.gateways, aim(found.load_tests, found.services))
@@ -83,8 +83,9 @@ def _is_apart(document: Document) -> bool:
 def _environment(document: Document) -> Environment:
     """One with which nothing is wrong."""
     from sliceworks.infra import checks
+    from sliceworks.specs.environment import Environment
 
-    environment = cast("Environment", specs.read(document))
+    environment = specs.read_as(document, Environment)
     for finding in checks.check(environment, ()):
         raise InvalidDocument(finding.problem, place=document.place(*finding.path), hint=finding.remedy)
     return environment

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
-from sliceworks.base.errors import InvalidDocument, NotFound
+from sliceworks.base.errors import NotFound
 from sliceworks.kube.resources import key_of
-from sliceworks.serving.checks import check
+from sliceworks.serving.checks import checked
 from sliceworks.serving.deploying import Deployment, delete
-from sliceworks.specs import documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,24 +16,15 @@ if TYPE_CHECKING:
     from sliceworks.base.yamls import Document
     from sliceworks.kube.client import Client
     from sliceworks.rehearsal.course.program import Program
-    from sliceworks.specs.serving import ModelService
 
 _PATIENCE = 3600.0
 _DEFAULT = "default"
 
 
-def read(document: Document) -> ModelService:
-    """A service with which nothing is wrong."""
-    service = cast("ModelService", documents.read(document))
-    for finding in check(service):
-        raise InvalidDocument(finding.problem, place=document.place(*finding.path), hint=finding.remedy)
-    return service
-
-
 async def deploy(client: Client, written: Iterable[Document], tell: Callable[[str], None]) -> None:
     """Deploy services one after the other, and wait until each is ready."""
     for document in written:
-        service = read(document)
+        service = checked(document)
         deployment = Deployment(client, service, document.data, service.metadata.namespace or _DEFAULT)
         await deployment.prepare()
         record = await deployment.apply(tell, _PATIENCE)
@@ -46,7 +36,7 @@ async def withdraw(client: Client, program: Program, tell: Callable[[str], None]
     from sliceworks.serving import cluster
 
     for document in reversed(program.services):
-        service = read(document)
+        service = checked(document)
         name, place = service.metadata.name, service.metadata.namespace or _DEFAULT
         tell(f"{name} goes")
         record = next((each for each in await cluster.all_records(client, place) if each.service.metadata.name == name), None)

@@ -41,13 +41,9 @@ class WhatIf:
 
 def read(file: Path, outlook: Outlook) -> WhatIf:
     """The Scenario of a file, checked against the queues that there are."""
-    found = yamls.load_path(file)
-    if len(found) != 1:
-        raise InvalidDocument(f"has {len(found)} documents, one Scenario is wanted", place=str(file))
-    scenario = documents.read(found[0])
-    if not isinstance(scenario, Scenario):
-        raise InvalidDocument(f"a Scenario is wanted, found {found[0].data['kind']}", place=found[0].place("kind"))
-    reader = _Reader(found[0], file if file.is_dir() else file.parent, outlook, scenario)
+    document = yamls.load_one(file, "Scenario")
+    scenario = documents.read_as(document, Scenario)
+    reader = _Reader(document, file if file.is_dir() else file.parent, outlook, scenario)
     for number, event in enumerate(scenario.spec.events):
         reader.take(number, event)
     return reader.found

@@ -143,6 +143,4 @@ def read_document(path: Path) -> Gateway:
     found = [document for document in yamls.load_path(path) if document.data.get("kind") == "Gateway"]
     if len(found) != 1:
         raise UsageError(f"{path} has {len(found) or 'no'} Gateway documents", hint="give a file with one of kind: Gateway")
-    document = documents.read(found[0])
-    assert isinstance(document, Gateway)
-    return document
+    return documents.read_as(found[0], Gateway)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from sliceworks.base.names import camel
 from sliceworks.twin.cloud.errors import GoogleError, invalid, invalid_fields
 
 Obj = dict[str, Any]
@@ -92,7 +93,7 @@ class _Reader:
             raise _unreadable("Message too deep. Max recursion depth reached.")
         read: Obj = {}
         for key, value in given.items():
-            field = key if key in fields else _camel(key)
+            field = key if key in fields else camel(key)
             kind = fields.get(field)
             if kind is None:
                 at = f" at '{place}'" if place else ""
@@ -184,11 +185,6 @@ def _double(value: Any) -> float:
     except ValueError:
         pass
     raise _Wrong("TYPE_DOUBLE")
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 def _snake(name: str) -> str:

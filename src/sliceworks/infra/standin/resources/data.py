@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base.errors import CloudNotFound
+from sliceworks.base.names import camel
 from sliceworks.infra.standin import mapping
 from sliceworks.infra.standin.kinds import Kind, Rest, fill, finished
 from sliceworks.infra.standin.mapping import Names
@@ -168,7 +169,7 @@ class FeatureMembership:
 
 def _mesh(state: Object) -> Object:
     found = (state.get("mesh") or [{}])[0]
-    return {mapping.camel(key): value for key, value in found.items() if value}
+    return {camel(key): value for key, value in found.items() if value}
 
 
 @dataclass(frozen=True, slots=True)

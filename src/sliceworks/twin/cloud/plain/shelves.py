@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.names import camel
 from sliceworks.twin.cloud.errors import GoogleError, already_exists, not_found
 from sliceworks.twin.cloud.plain.pages import page
 from sliceworks.twin.cloud.routes import Call, Route
@@ -170,13 +171,8 @@ class Shelf:
 
 def _masked(given: Obj, mask: str) -> Obj:
     """Only the fields of a mask; those that it names and the body leaves out are taken away."""
-    fields = {_camel(field.split(".")[0]) for field in mask.split(",") if field}
+    fields = {camel(field.split(".")[0]) for field in mask.split(",") if field}
     return {field: given.get(field) for field in fields}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
 
 
 def number(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.names import camel
 from sliceworks.twin.cloud.errors import GoogleError, invalid
 from sliceworks.twin.cloud.plain import protos
 from sliceworks.twin.cloud.plain.guarded import Guarded
@@ -149,7 +150,7 @@ def _masked_body(shelf: Shelf) -> Callable[[Call], Obj]:
             raise invalid("The update_mask in the request must be set, and must contain a valid field.")
         document = shelf.found(call)
         inner = shelf.kind.unwrapped(call.body)
-        wanted = {_camel(field.split(".")[0]) for field in mask.split(",") if field}
+        wanted = {camel(field.split(".")[0]) for field in mask.split(",") if field}
         merged = {**document.body, **{field: inner.get(field) for field in wanted}}
         document.body = shelf.kind.filled(
             call, document.name, {key: value for key, value in merged.items() if value is not None}, document.body
@@ -158,8 +159,3 @@ def _masked_body(shelf: Shelf) -> Callable[[Call], Obj]:
         return document.body
 
     return change
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part[:1].upper() + part[1:] for part in rest)
