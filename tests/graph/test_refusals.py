@@ -41,6 +41,10 @@ def _config(line: str) -> str:
             _CONFIG.replace("v1\n", "v2\n"),
             "rgd.yaml:18: unknown kind ConfigMap of v2; ConfigMap is known in v1",
         ),
+        (
+            _CONFIG.replace("v1\n", "kro.run/v1alpha1\n").replace("ConfigMap", "NetworkStack"),
+            "rgd.yaml:18: unknown kind NetworkStack of kro.run/v1alpha1; its CustomResourceDefinition must be there first",
+        ),
         (_config("dta: {a: b}"), "rgd.yaml:21: unknown field dta; did you mean data?"),
         (_config("data: {port: 80}"), "rgd.yaml:21: data.port must be a text, not 80"),
         (_config("data: [a]"), "rgd.yaml:21: data must be an object, not a list"),

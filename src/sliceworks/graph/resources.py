@@ -95,8 +95,9 @@ def _closest_kind(version: str, name: str, kinds: Kinds) -> str:
     versions = sorted({each for each, kind in known if kind == name})
     if versions:
         return f"{name} is known in {' and '.join(versions)}"
-    same = [kind for each, kind in known if each == version]
-    return closest(name, same or [kind for _, kind in known]) or "its CustomResourceDefinition must be there first"
+    group = version.rpartition("/")[0]
+    same = [kind for each, kind in known if each.rpartition("/")[0] == group]
+    return closest(name, same) or "its CustomResourceDefinition must be there first"
 
 
 def _constraints(block: ResourceBlock, role: Role, template: Object, kind: Kind, instance_namespaced: bool) -> Iterator[Issue]:
