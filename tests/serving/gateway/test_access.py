@@ -144,6 +144,11 @@ def test_answers_are_capped() -> None:
             for body in (chat("w"), chat("w", max_tokens=None), chat("w", max_completion_tokens=None), chat("w" * 2000)):
                 got = await gate.ask("POST", "/v1/chat/completions", body)
                 assert got.json["usage"]["completion_tokens"] == 5
+            generate = "/v2/models/m/generate"
+            for body in ({"max_tokens": 6}, {"parameters": {"max_tokens": 6}}, {"max_tokens": 1, "parameters": {"max_tokens": 6}}):
+                over = await gate.ask("POST", generate, {"text_input": "w", **body})
+                assert (over.status, over.json) == (400, {"error": "max_tokens is at most 5 here, asked for 6"})
+            assert (await gate.ask("POST", generate, {"text_input": "w"})).json["text_output"] == "w w w w w"
 
     clock.run(main())
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.gateways import document, upstream
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
 from sliceworks.kube.well_known import POD
+from sliceworks.serving.gateway import discovery
 from sliceworks.serving.gateway.app import Application
 from sliceworks.serving.gateway.discovery import Discoverer, backends
 from sliceworks.serving.gateway.state import State
 from sliceworks.specs.gateway import Discovery
 from sliceworks.twin.cluster import Cluster
+
+if TYPE_CHECKING:
+    import pytest
 
 Object = dict[str, Any]
 WANTED = Discovery.model_validate({"kind": "triton", "labels": {"app": "a"}, "port": "http", "grpcPort": "grpc"})
@@ -63,7 +67,17 @@ def test_a_service_without_a_selector_has_no_pods_and_two_do_not_count_twice() -
     assert len(urls([service(http=80), service(http=80)], [pod("one", "10.0.0.1")])) == 1
 
 
-def test_servers_come_and_go_with_their_pods() -> None:
+def test_servers_come_and_go_with_their_pods(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    faults = iter([RuntimeError("a fault of ours")])
+
+    def faulty(*words: Any) -> list[Any]:
+        if fault := next(faults, None):
+            raise fault
+        return backends(*words)
+
+    monkeypatch.setattr(discovery, "backends", faulty)
+    monkeypatch.setattr(discovery, "_AGAIN", 0.05)
+
     async def main() -> None:
         async with Cluster(workloads=False) as twin, upstream(models=("m",)) as echo:
             client = Client(twin.transport())
@@ -90,6 +104,7 @@ def test_servers_come_and_go_with_their_pods() -> None:
             await client.delete(POD, "one", grace_period_seconds=0)
             await _until(lambda: not application.state.servers)
             assert followed == [1, 0]
+            assert "the cluster cannot be read" in caplog.text
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 

@@ -83,6 +83,16 @@ def test_an_answer_cut_short_is_asked_for_again() -> None:
     clock.run(main())
 
 
+WAYS: list[tuple[str, str, Any, str]] = [
+    ("openai", "/v1/chat/completions", chat(), "error"),
+    ("triton", "/v1/chat/completions", chat(), "error"),
+    ("triton", "/v2/models/m/infer", {"inputs": []}, "error"),
+    ("triton", "/v2/models/m/generate", {"text_input": "x"}, "error"),
+    ("jetstream", "/v1/completions", {"model": "m", "prompt": "x"}, "error"),
+    ("jetstream", "/v1/generate", {"text_content": {"text": "x"}}, "detail"),
+]
+
+
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
@@ -100,11 +110,13 @@ def test_a_server_that_is_none_is_said_so(answer: bytes, status: int) -> None:
         writer.write(answer)
 
     async def main() -> None:
-        async with raw_upstream(odd) as url, gateway(document(url, kind="openai", retries={"attempts": 0})) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat())
-            assert got.status == status
-            assert got.json["error"]["message"]
-            await until(gate.idle)
+        async with raw_upstream(odd) as url:
+            for kind, path, body, field in WAYS:
+                async with gateway(document(url, kind=kind, retries={"attempts": 0})) as gate:
+                    got = await gate.ask("POST", path, body)
+                    assert (kind, path, got.status) == (kind, path, status)
+                    assert got.json[field]
+                    await until(gate.idle)
 
     clock.run(main())
 

@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 from tests.real import jetstream
 from tests.support.clusters import real_wanted
-from tests.support.gateways import document, gateway, until
+from tests.support.gateways import Running, document, gateway, until
 
 from sliceworks.base import clock
 from sliceworks.serving.gateway import wire
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)  # an environment may have to be made first
 KEYS = [{"name": "a", "sha256": hashlib.sha256(b"right").hexdigest()}]
+TIMES = {"firstToken": "400s", "idle": "400s", "total": "500s"}  # the mock engine compiles itself first
+KEY = (("authorization", "Bearer right"),)
 
 
 def asked(text: str) -> bytes:
@@ -47,7 +49,9 @@ class StandIn(grpc.GenericRpcHandler):
         method = handler_call_details.method
 
         async def decode(messages: AsyncIterator[bytes], _: Any) -> AsyncIterator[bytes]:
-            assert [message async for message in messages] == [asked("AB")]
+            [message] = [message async for message in messages]
+            assert sorted(message) == sorted(asked("AB"))
+            assert wire.number_of(message, 4) == 2
             for text in ("A", "B"):
                 yield said(text)
 
@@ -85,28 +89,48 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield there
 
 
+@asynccontextmanager
+async def before(address: str, **model: Any) -> AsyncIterator[tuple[Running, grpc.aio.Channel]]:
+    """A gateway before a server of which there is only the gRPC side."""
+    models = [{"name": "m", "backends": [{"kind": "jetstream", "url": "http://127.0.0.1:1", "grpc": address}], **model}]
+    health = {"every": "1h", "unhealthyAfter": 1000}
+    spec = document(models=models, keys=KEYS, listen={"port": 0, "grpcPort": 0}, timeouts=TIMES, health=health)
+    async with gateway(spec) as gate, grpc.aio.insecure_channel(f"127.0.0.1:{gate.grpc}") as channel:
+        for each in gate.program.application.state.servers:
+            await until(lambda each=each: each.checked)  # type: ignore[misc]
+            each.well = True  # its HTTP side is not there
+        yield gate, channel
+        await until(gate.idle)
+
+
 def test_text_passes_both_ways(served: Callable[[], AbstractAsyncContextManager[str]]) -> None:
     async def main() -> None:
-        async with served() as address:
-            backend = {"kind": "jetstream", "url": "http://127.0.0.1:1", "grpc": address}
-            models = [{"name": "m", "backends": [backend]}]
-            times = {"total": "100s"}
-            spec = document(models=models, keys=KEYS, listen={"port": 0, "grpcPort": 0}, timeouts=times, health={"every": "1h"})
-            async with gateway(spec) as gate, grpc.aio.insecure_channel(f"127.0.0.1:{gate.grpc}") as channel:
-                for each in gate.program.application.state.servers:
-                    await until(lambda each=each: each.checked)  # type: ignore[misc]
-                    each.well = True  # its HTTP side is not there
-                key = (("authorization", "Bearer right"),)
-                live: Any = channel.unary_unary(f"{jetstream.SERVICE}HealthCheck")
-                assert await live(b"", metadata=key) == b"\x08\x01"
-                decode: Any = channel.unary_stream(f"{jetstream.SERVICE}Decode")
-                answers = [message async for message in decode(asked("AB"), metadata=key)]
-                assert len(answers) >= 2
-                assert all(message[:1] == b"\x1a" for message in answers)
-                with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await live(b"")
-                assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
-                assert 'route="Decode",key="a",code="200"' in await gate.numbers()
-                await until(gate.idle)
+        async with served() as address, before(address) as (gate, channel):
+            live: Any = channel.unary_unary(f"{jetstream.SERVICE}HealthCheck")
+            assert await live(b"", metadata=KEY) == b"\x08\x01"
+            decode: Any = channel.unary_stream(f"{jetstream.SERVICE}Decode")
+            answers = [message async for message in decode(asked("AB"), metadata=KEY)]
+            assert len(answers) >= 2
+            assert all(message[:1] == b"\x1a" for message in answers)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await live(b"")
+            assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+            assert 'route="Decode",key="a",code="200"' in await gate.numbers()
+
+    clock.run(main())
+
+
+def test_tokens_are_capped_and_counted() -> None:
+    async def main() -> None:
+        async with stand_in() as address, before(address, maxTokens=2) as (gate, channel):
+            decode: Any = channel.unary_stream(f"{jetstream.SERVICE}Decode")
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await anext(aiter(decode(asked("AB") + wire.number_field(4, 3), metadata=KEY)))
+            told = (caught.value.code(), caught.value.details())
+            assert told == (grpc.StatusCode.INVALID_ARGUMENT, "max_tokens is at most 2 here, asked for 3")
+            silent = asked("AB").removeprefix(b"\x20\x02")
+            assert len([message async for message in decode(silent, metadata=KEY)]) == 2  # the stand-in wants to be told of 2
+            await until(gate.idle)
+            assert 'sliceworks_gateway_tokens_total{model="m",key="a",type="output"} 2' in await gate.numbers()
 
     clock.run(main())

@@ -47,7 +47,7 @@ class Call:
     guess: int = 0
     id: bytes = b""
     strict: bool = True
-    """Whether an answer must be JSON or events."""
+    """Whether an answer must be JSON or events; what is not may hold tensors, compressed as the client likes."""
     counted: bool = True
     """Whether it is text, of which tokens are counted."""
     spent: float = 0.0

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("sliceworks.gateway.discovery")
 Object = dict[str, Any]
 _TOGETHER = 0.05  # seconds in which changes are gathered
+_AGAIN = 5.0
 
 
 class Discoverer:
@@ -42,7 +43,15 @@ class Discoverer:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled. While the cluster does not answer, servers stay as they were."""
+        """Until cancelled. While the cluster does not answer, servers stay as they were, and so after a fault of our own."""
+        while True:
+            try:
+                await self._keep()
+            except Exception:
+                log.exception("the cluster cannot be read, and is asked again in %g s", _AGAIN)
+                await clock.sleep(_AGAIN)
+
+    async def _keep(self) -> None:
         async with Informers(self._client, transform=_small) as informers:
             watched: dict[str, tuple[Informer, Informer]] = {}
             while True:

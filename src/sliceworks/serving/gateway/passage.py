@@ -15,7 +15,7 @@ import grpc.aio
 import sliceworks
 from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving.gateway import wire
-from sliceworks.serving.gateway.refusals import no_backend, unknown_model
+from sliceworks.serving.gateway.refusals import no_backend, too_many_tokens, unknown_model
 from sliceworks.serving.gateway.resending import Messages
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 INFERENCE, JETSTREAM = "/inference.GRPCInferenceService/", "/jetstream_proto.Orchestrator/"
 _KINDS = {INFERENCE: frozenset({"triton"}), JETSTREAM: frozenset({"jetstream"})}
+_DECODE, _MAX_TOKENS = f"{JETSTREAM}Decode", 4
 _YES = b"\x08\x01"
 _OWN = {
     f"{INFERENCE}ServerLive": _YES,
@@ -108,16 +109,20 @@ class Passage(grpc.GenericRpcHandler):
         if first is None:
             raise malformed("there is no message")
         served = self._model(service, metadata, first, caller)
+        if method == _DECODE and served.max_tokens is not None:
+            first = _limited(first, served.max_tokens)
         guess = len(first) // 4
         for quota in (caller.quota, served.quota):
             quota.check(guess)
         for quota in (caller.quota, served.quota):
             quota.enter(guess)
         operation, status, began = method.rpartition("/")[2], 200, asyncio.get_running_loop().time()
+        heard = 0
         span = self._application.span(metadata, operation, served, caller, method)
         sent = Messages(first, messages, self._application.state.spec.caps.body)
         try:
             async for message in self._carry(method, served, metadata, sent, context):
+                heard += 1
                 yield message
         except (Refusal, _Failed) as error:
             status = error.status
@@ -127,12 +132,15 @@ class Passage(grpc.GenericRpcHandler):
             raise
         finally:
             sent.close()
+            tokens = (guess, heard) if method == _DECODE else None
             for quota in (caller.quota, served.quota):
-                quota.leave(guess, None)
+                quota.leave(guess, sum(tokens) if tokens else None)
             name = self._application.id_of(metadata)
-            self._application.over(served, operation, caller, status, name=name, began=began, tokens=None)
+            self._application.over(served, operation, caller, status, name=name, began=began, tokens=tokens)
+            if status == 200 and tokens is not None:
+                self._application.measures.used(operation, served.name, caller.name, *tokens)
             if span is not None:
-                span.end(status, None)
+                span.end(status, tokens)
 
     def _model(self, service: str, metadata: dict[str, str], first: bytes, caller: Caller) -> Served:
         state = self._application.state
@@ -219,6 +227,14 @@ class Passage(grpc.GenericRpcHandler):
         """Let go of the servers."""
         for channel in self._channels.values():
             await channel.close()
+
+
+def _limited(message: bytes, most: int) -> bytes:
+    """A question to JetStream within a cap of tokens. One that names no number gets the cap."""
+    asked = wire.number_of(message, _MAX_TOKENS)
+    if asked and asked > most:
+        raise too_many_tokens(asked, most)
+    return message if asked else message + wire.number_field(_MAX_TOKENS, most)
 
 
 async def _named(messages: AsyncIterator[bytes], served: Served, name: str) -> AsyncIterator[bytes]:

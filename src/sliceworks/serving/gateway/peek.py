@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from sliceworks.base.http.refusals import malformed
+from sliceworks.serving.gateway.refusals import too_many_tokens
 
 _FIELD = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"([^"\\]*)"')
 _TOKEN, _ESCAPED = b'"model"', b"\\u00"
@@ -110,6 +111,18 @@ def tokens_asked(data: dict[str, Any]) -> int | None:
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
             raise malformed(f"{name} must be a whole number", param=name)
     return max((data[name] for name in _LIMITS if data.get(name) is not None), default=None)
+
+
+def limited(body: bytes, most: int) -> bytes:
+    """The body within a cap of tokens, which Triton also finds under `parameters`; raises the Refusal of one that asks for more."""
+    data = parse(body)
+    parts = [data, *([data["parameters"]] if isinstance(data.get("parameters"), dict) else [])]
+    asked = max((found for part in parts if (found := tokens_asked(part)) is not None), default=None)
+    if asked is None:
+        return capped(data, most)
+    if asked > most:
+        raise too_many_tokens(asked, most)
+    return body
 
 
 def capped(data: dict[str, Any], most: int) -> bytes:

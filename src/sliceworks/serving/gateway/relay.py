@@ -14,6 +14,7 @@ from sliceworks.base import clock
 from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway import usage
 from sliceworks.serving.gateway.calls import passed_back, request_head
+from sliceworks.serving.gateway.deadlines import Deadlines
 from sliceworks.serving.gateway.hedging import Race
 from sliceworks.serving.gateway.http.upstream import FIRST, WHOLE, Broken, Exchange, Late
 from sliceworks.serving.gateway.refusals import broken_backend, slow_backend
@@ -40,7 +41,7 @@ class Relay:
 
     def __init__(self, measures: Measures) -> None:
         self.measures = measures
-        self._under_way: dict[Exchange, Call] = {}
+        self._deadlines = Deadlines()
         self._swept = 0.0
 
     async def carry(self, call: Call, retries: Retries, budget: Budget) -> None:
@@ -125,7 +126,7 @@ class Relay:
     @contextmanager
     def watched(self, exchange: Exchange, call: Call) -> Iterator[None]:
         """Look at the deadlines of an exchange, and end it afterwards."""
-        self._under_way[exchange] = call
+        self._deadlines.add(exchange, call)
         try:
             yield
         finally:
@@ -133,7 +134,7 @@ class Relay:
 
     async def _begin(self, call: Call, server: Server, exchange: Exchange, *, fresh: bool) -> None:
         body = call.body_for(server)
-        self._under_way[exchange] = call
+        self._deadlines.add(exchange, call)
         head = request_head(call, server, len(body), plain=call.strict)
         await server.pool.begin(head, body, exchange, call.served.timeouts.connect, fresh=fresh)
         if call.request.arrived:
@@ -144,8 +145,8 @@ class Relay:
             await exchange.wait(WHOLE)
 
     async def _deliver(self, call: Call, exchange: Exchange) -> None:
-        if call.strict and not _is_expected(exchange):
-            await self._refuse_foreign(exchange)
+        if not is_expected(exchange, strict=call.strict):
+            raise foreign(exchange)
         if exchange.complete:
             body = exchange.pieces[0] if len(exchange.pieces) == 1 else b"".join(exchange.pieces)
             if _is_stream(exchange):
@@ -189,15 +190,8 @@ class Relay:
         else:
             call.reply.abort()
 
-    async def _refuse_foreign(self, exchange: Exchange) -> None:
-        """An answer that no model's server gives, such as the page of a proxy on the way."""
-        kind = exchange.header(b"content-type").decode("latin-1") or "nothing"
-        status = exchange.status if 400 <= exchange.status < 500 else 502
-        exchange.cancel()
-        raise Refusal(status, "backend_failed", f"the model's server answered {exchange.status} with {kind[:100]}, not with JSON")
-
     def _done(self, exchange: Exchange) -> None:
-        self._under_way.pop(exchange, None)
+        self._deadlines.discard(exchange)
         exchange.cancel()
         # What passes pieces on knows the exchange, and it knows that: apart, both go at once.
         exchange.let_go()
@@ -205,28 +199,15 @@ class Relay:
     @property
     def under_way(self) -> int:
         """Calls that servers are at work on."""
-        return len(self._under_way)
+        return len(self._deadlines)
 
     def sweep(self, now: float) -> None:
         """End what takes too long. Where we were held up ourselves, what came meanwhile is read first."""
         held_up, self._swept = now > self._swept + _HELD_UP, now
         if held_up:
             return
-        late = [(exchange, what) for exchange, call in self._under_way.items() if (what := _late(exchange, call, now))]
-        for exchange, what in late:
+        for exchange, what in self._deadlines.late(now):
             exchange.fail(Late(what))
-
-
-def _late(exchange: Exchange, call: Call, now: float) -> str:
-    """What took too long, if something did. A client that does not read keeps its server waiting: that is its own fault."""
-    times = call.served.timeouts
-    if now > exchange.began + times.total:
-        return f"more than {times.total:g} s in all"
-    if exchange.connection is None or call.reply.connection.full:
-        return ""
-    if not exchange.size:
-        return f"nothing came within {times.first_token:g} s" if now > exchange.began + times.first_token else ""
-    return f"nothing more came within {times.idle:g} s" if now > exchange.last + times.idle else ""
 
 
 class Interrupted(Exception):
@@ -252,9 +233,20 @@ def _is_stream(exchange: Exchange) -> bool:
     return exchange.header(b"content-type").startswith(b"text/event-stream")
 
 
-def _is_expected(exchange: Exchange) -> bool:
+def is_expected(exchange: Exchange, *, strict: bool = True) -> bool:
+    """Whether an answer may be a model server's: JSON or events, or with tensors anything that is not a page for people."""
     kind = exchange.header(b"content-type")
+    if not strict:
+        return not kind.startswith(b"text/html")
     return b"json" in kind or kind.startswith(b"text/event-stream") or (not kind and not exchange.size)
+
+
+def foreign(exchange: Exchange) -> Refusal:
+    """What to say of an answer that no model's server gives, such as the page of a proxy on the way."""
+    kind = exchange.header(b"content-type").decode("latin-1") or "nothing"
+    status = exchange.status if 400 <= exchange.status < 500 else 502
+    exchange.cancel()
+    return Refusal(status, "backend_failed", f"the model's server answered {exchange.status} with {kind[:100]}, not with JSON")
 
 
 def _length(exchange: Exchange) -> int:

@@ -9,6 +9,7 @@ from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving import asking
 from sliceworks.serving.gateway.http.upstream import FIRST, Exchange
 from sliceworks.serving.gateway.refusals import broken_backend
+from sliceworks.serving.gateway.relay import foreign, is_expected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -83,6 +84,8 @@ async def _pieces(application: Application, call: Call, server: Server, question
         head = start + server.host_line + server.authorization + lines + length
         await server.pool.begin(head, question.body, exchange, call.served.timeouts.connect)
         await exchange.wait(FIRST)
+        if not is_expected(exchange):
+            raise foreign(exchange)
         if exchange.status != 200:
             raise _said_no(exchange)
         heard: asyncio.Queue[bytes | None] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""As much of protobuf's wire format as it takes to find and change the first field of a message, without knowing the message."""
+"""As much of protobuf's wire format as it takes to find and change a field of a message, without knowing the message."""
 
 from __future__ import annotations
 
@@ -24,6 +24,20 @@ def name_of(message: bytes) -> str | None:
         return found.decode() if found is not None else None
     except UnicodeDecodeError as error:
         raise NotProtobuf("field 1 is no text") from error
+
+
+def number_of(message: bytes, field: int) -> int | None:
+    """The number in a field, as whoever reads the message would find it: the last one counts."""
+    found = None
+    for number, start, _ in _fields(message):
+        if number == field:
+            found, _ = _read(message, start)
+    return found
+
+
+def number_field(field: int, value: int) -> bytes:
+    """A field that holds a number."""
+    return _varint(field << 3 | _VARINT) + _varint(value)
 
 
 def renamed(message: bytes, name: str) -> bytes:

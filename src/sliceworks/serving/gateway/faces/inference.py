@@ -13,6 +13,7 @@ import sliceworks
 from sliceworks.base.http.messages import JSON
 from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway.calls import Call
+from sliceworks.serving.gateway.peek import limited
 from sliceworks.serving.gateway.refusals import no_route, wrong_method
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Inference:
         call = InferenceCall(request, reply, caller, served, rest.removeprefix("/") or "metadata", request.path, request.body)
         call.rest = (match["version"] or "") + rest
         call.strict = call.counted = rest in {"/generate", "/generate_stream"}
+        if call.counted and served.max_tokens is not None:
+            call.body = limited(request.body, served.max_tokens)
         await self._application.carry(call)
 
 

@@ -8,8 +8,7 @@ from urllib.parse import parse_qs
 from sliceworks.base.http.refusals import malformed
 from sliceworks.serving.gateway import shapes
 from sliceworks.serving.gateway.calls import Call
-from sliceworks.serving.gateway.faces.openai import limited
-from sliceworks.serving.gateway.peek import peek
+from sliceworks.serving.gateway.peek import limited, peek
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,8 @@ import orjson
 from sliceworks.base.http.messages import JSON
 from sliceworks.serving.gateway.calls import Call
 from sliceworks.serving.gateway.converse import converse
-from sliceworks.serving.gateway.peek import Peek, capped, parse, peek, renamed, tokens_asked
-from sliceworks.serving.gateway.refusals import too_many_tokens, unknown_model
+from sliceworks.serving.gateway.peek import Peek, limited, peek, renamed
+from sliceworks.serving.gateway.refusals import unknown_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,14 +79,3 @@ class OpenAi:
 
 def _card(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": _MADE, "owned_by": "sliceworks"}
-
-
-def limited(body: bytes, most: int) -> bytes:
-    """The body within a cap of tokens; raises the Refusal of one that asks for more."""
-    data = parse(body)
-    asked = tokens_asked(data)
-    if asked is None:
-        return capped(data, most)
-    if asked > most:
-        raise too_many_tokens(asked, most)
-    return body
