@@ -84,14 +84,19 @@ docs-serve: $(READY) ## Show the documentation while it is written
 	@$(BIN)/mkdocs serve
 
 # The lock names versions and hashes, and no place to fetch them from: each machine uses its own index.
-lock: ## Resolve the newest allowed versions into requirements/ (needs uv)
+COMPILE = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
+
+lock: ## Resolve the newest allowed versions into requirements/, and those of our images into deploy/requirements/ (needs uv)
 	@for name in dev runtime; do \
 	  group=$$([ $$name = dev ] && echo "--group dev" || echo "--constraints requirements/dev.txt"); \
-	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-	    --custom-compile-command "make lock" $$group pyproject.toml --output-file requirements/$$name.txt; \
+	  $(COMPILE) --upgrade $$group pyproject.toml --output-file requirements/$$name.txt; \
 	done
-	@echo uv | uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-	  --custom-compile-command "make lock" --output-file requirements/setup.txt -
+	@echo uv | $(COMPILE) --upgrade --output-file requirements/setup.txt -
+	@echo hatchling | $(COMPILE) --constraints requirements/dev.txt --output-file deploy/requirements/build.txt -
+	@for image in "controllers --extra=google" "gateway --extra=google --extra=grpc --extra=tracing" "load-worker --extra=google --extra=load"; do \
+	  set -- $$image; \
+	  $(COMPILE) --constraints requirements/dev.txt $${@:2} --output-file deploy/requirements/$$1.txt pyproject.toml; \
+	done
 
 clean: ## Remove what was made here, .venv included
 	@rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

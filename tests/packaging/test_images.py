@@ -1,0 +1,55 @@
+"""The images of `deploy/Dockerfile`: nothing in them runs as root, and all that is installed is locked."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+STAGES = dict(re.findall(r"^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE | re.DOTALL))
+OURS = {"controllers": ("google",), "gateway": ("google", "grpc", "tracing"), "load-worker": ("google", "load")}
+
+
+def pinned(file: Path) -> dict[str, str]:
+    """Versions by name, of those that have a hash."""
+    text = file.read_text()
+    assert len(re.findall(r"^[a-z]", text, re.MULTILINE)) == len(
+        re.findall(r"^[^\s#].*==.* \\\n +--hash=sha256:", text, re.MULTILINE)
+    )
+    return dict(re.findall(r"^([a-z0-9._-]+)(?:\[[a-z,]+\])?==(\S+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("image", [*OURS, "converter"])
+def test_an_image_does_not_run_as_root(image: str) -> None:
+    assert re.findall(r"^USER (.*)$", STAGES[image], re.MULTILINE) == ["65532:65532"]
+
+
+@pytest.mark.parametrize(("image", "extras"), OURS.items())
+def test_an_image_installs_what_is_locked_for_it_and_our_wheel(image: str, extras: tuple[str, ...]) -> None:
+    installed = re.findall(r"pip install --no-cache-dir (.*)$", STAGES[image], re.MULTILINE)
+    assert installed[:2] == [f"--require-hashes --requirement /requirements/{image}.txt", "--no-deps --no-index /wheel/*.whl"]
+    wanted = [*PROJECT["dependencies"], *(each for extra in extras for each in PROJECT["optional-dependencies"][extra])]
+    assert {re.split(r"[>=<;\[]", each)[0] for each in wanted} <= pinned(DEPLOY / "requirements" / f"{image}.txt").keys()
+
+
+@pytest.mark.parametrize("image", [*OURS, "build"])
+def test_an_image_has_the_versions_that_are_tested(image: str) -> None:
+    tested = pinned(ROOT / "requirements" / "dev.txt")
+    locked = pinned(DEPLOY / "requirements" / f"{image}.txt")
+    assert {name: tested.get(name) for name in locked} == locked
+
+
+def test_all_that_is_copied_into_a_build_is_in_its_context() -> None:
+    copied = {
+        name.split("/")[0]
+        for line in re.findall(r"^COPY (?!--from)(.*) \S+$", STAGES["wheel"], re.MULTILINE)
+        for name in line.split()
+    }
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    assert "*" in ignored
+    assert copied == {line[1:] for line in ignored if line.startswith("!")}
