@@ -1,0 +1,109 @@
+"""Deadlines of calls: found soon after they have passed, never before, whatever came meanwhile; calls that end are forgotten."""
+
+from __future__ import annotations
+
+import math
+import random
+from types import SimpleNamespace
+from typing import Any
+
+from sliceworks.serving.gateway.deadlines import Deadlines
+
+TIMES = SimpleNamespace(total=20.0, first_token=3.0, idle=5.0)
+STEP = 0.25
+
+
+def begun(now: float) -> tuple[Any, Any]:
+    exchange = _Exchange(now)
+    return exchange, SimpleNamespace(served=SimpleNamespace(timeouts=TIMES), reply=SimpleNamespace(connection=exchange.client))
+
+
+class _Exchange:
+    def __init__(self, now: float) -> None:
+        self.began = self.last = now
+        self.size = 0
+        self.connection: object | None = object()
+        self.client = SimpleNamespace(full=False)
+        self.seen_late = math.inf
+
+    def overdue(self, now: float) -> float:
+        """For how long one of its times has been up."""
+        waits: list[float] = [self.began + TIMES.total]
+        if self.connection is not None and not self.client.full:
+            waits.append(self.last + TIMES.idle if self.size else self.began + TIMES.first_token)
+        return now - min(waits)
+
+
+def test_what_is_late_is_found_within_a_step_and_nothing_else_is() -> None:
+    chance = random.Random(7)
+    deadlines, calls, now, found = Deadlines(), dict[_Exchange, Any](), 1000.0, 0
+    for _ in range(4000):
+        now += chance.choice((0.01, 0.1, 0.25, 0.4))
+        if chance.random() < 0.2:
+            exchange, call = begun(now)
+            calls[exchange] = call
+            deadlines.add(exchange, call)
+        for exchange in list(calls):
+            if chance.random() < 0.05:
+                exchange.size, exchange.last = exchange.size + 1, now
+            if chance.random() < 0.02:
+                exchange.client.full = not exchange.client.full
+            if chance.random() < 0.01:
+                deadlines.discard(exchange)  # type: ignore[arg-type]
+                del calls[exchange]
+        late: dict[Any, str] = dict(deadlines.late(now))
+        found += len(late)
+        for exchange in list(calls):
+            if exchange in late:
+                assert exchange.overdue(now) > 0
+                del calls[exchange]
+            else:
+                exchange.seen_late = min(exchange.seen_late, now) if exchange.overdue(now) > 0 else math.inf
+                assert int(now / STEP) <= exchange.seen_late / STEP
+        assert len(deadlines) == len(calls)
+    assert found > 100
+
+
+def test_each_time_has_its_words() -> None:
+    deadlines = Deadlines()
+    silent, broken_off, endless = (begun(0.0) for _ in range(3))
+    for exchange, call in (silent, broken_off, endless):
+        deadlines.add(exchange, call)
+    said: dict[Any, str] = {}
+    for step in range(100):
+        now = step * STEP
+        if now <= 1:
+            broken_off[0].size, broken_off[0].last = 1, now
+        endless[0].size, endless[0].last = 1, now
+        said |= deadlines.late(now)
+    assert said == {
+        silent[0]: "nothing came within 3 s",
+        broken_off[0]: "nothing more came within 5 s",
+        endless[0]: "more than 20 s in all",
+    }
+    assert len(deadlines) == 0
+    deadlines.discard(silent[0])
+
+
+def test_a_stream_that_goes_on_is_seldom_looked_at() -> None:
+    looks = 0
+
+    class Watched(_Exchange):
+        @property
+        def connection(self) -> object:
+            nonlocal looks
+            looks += 1
+            return self
+
+        @connection.setter
+        def connection(self, value: object) -> None:
+            pass
+
+    exchange: Any = Watched(0.0)
+    _, call = begun(0.0)
+    deadlines = Deadlines()
+    deadlines.add(exchange, call)
+    for step in range(60):
+        exchange.size, exchange.last = 1, step * STEP
+        assert not deadlines.late(step * STEP)
+    assert 0 < looks <= 60 * STEP / TIMES.first_token
