@@ -185,7 +185,8 @@ def test_back_to_an_older_template(lab: Lab) -> None:
     until_sizes(lab, v1=1, v2=1)
     ready(lab, 2, 1)
     until_sizes(lab, v1=0, v2=1)
-    lab.pods(1)  # a pod of the old template that is still there would count at once
+    # Not before it knows that no pod of the old template is left: such a pod would count at once.
+    until_status(lab, observedGeneration=2, replicas=1, updatedReplicas=1, availableReplicas=1)
     lab.patch("Deployment", "web", image(1))
     until_sizes(lab, v1=1, v2=1)
     ready(lab, 1, 1)
