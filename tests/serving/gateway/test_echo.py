@@ -82,6 +82,7 @@ def test_it_says_what_it_was_asked(body: Any, text: str) -> None:
         async with upstream() as echo:
             got = await ask(echo.port, "POST", "/v1/chat/completions", body)
             assert got.json["choices"][0]["message"]["content"] == text
+            assert got.json["choices"][0]["finish_reason"] == ("length" if "max_tokens" in body else "stop")
 
     clock.run(main())
 

@@ -55,9 +55,12 @@ def test_openais_protocol(kind: str) -> None:
             whole = await gate.ask("POST", "/v1/chat/completions", chat("one two three", max_tokens=3))
             assert whole.json["choices"][0]["message"]["content"] == "one two three"
             assert whole.json["usage"]["completion_tokens"] == 3
+            assert whole.json["choices"][0]["finish_reason"] == "length"
             body = chat("one two", max_tokens=2, stream=True, stream_options={"include_usage": True})
             stream = await gate.ask("POST", "/v1/chat/completions", body)
-            assert orjson.loads(stream.pieces[1][6:])["choices"][0]["delta"]["content"] == " two"
+            said = [orjson.loads(event[6:])["choices"][0] for event in stream.body.split(b"\n\n")[:3]]
+            assert [each["delta"] for each in said] == [{"role": "assistant", "content": "one"}, {"content": " two"}, {}]
+            assert said[2]["finish_reason"] == "length"
             assert b'"completion_tokens":2' in stream.body
             text = await gate.ask("POST", "/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 1})
             assert text.json["choices"][0]["text"] == "x"

@@ -10,7 +10,7 @@ from sliceworks.base.http.messages import EVENTS, JSON
 from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway import talking
 from sliceworks.serving.gateway.calls import Call
-from sliceworks.serving.gateway.forms import DONE, Form
+from sliceworks.serving.gateway.forms import DONE, Form, why_ended
 from sliceworks.serving.gateway.http.upstream import Broken, Late
 from sliceworks.serving.gateway.peek import parse, tokens_asked
 from sliceworks.serving.gateway.refusals import broken_backend, slow_backend, too_many_tokens
@@ -50,6 +50,10 @@ class _Talk:
         self._application, self._call, self._data = application, call, data
         self._chat = call.operation == "chat"
         self._prompt = talking.prompt_of(data, chat=self._chat)
+        # Sax gives an answer whole, and does not say how many tokens it has.
+        self._most = (
+            None if call.served.model.kind == "sax" else data["max_tokens"] or call.served.max_tokens or talking.DEFAULT_TOKENS
+        )
 
     async def answer(self) -> None:
         """Answer, whole or in pieces."""
@@ -110,19 +114,20 @@ class _Talk:
         said: list[str] = []
         piece = first
         while piece is not None:
-            said.append(piece)
             if stream:
-                self._send(form.piece(piece))
+                self._send(form.piece(piece) if said else form.opening(piece))
+            said.append(piece)
             piece = await anext(pieces, None)
         usage = {"prompt_tokens": max(1, len(self._prompt.encode()) // 4), "completion_tokens": len(said)}
         usage["total_tokens"] = sum(usage.values())
         call.told = (usage["prompt_tokens"], usage["completion_tokens"])
+        why = why_ended(len(said), self._most)
         if not stream:
-            call.reply.send(200, [JSON, (b"x-request-id", call.id)], form.whole("".join(said), usage))
+            call.reply.send(200, [JSON, (b"x-request-id", call.id)], form.whole("".join(said), usage, why))
             return
         wanted = self._data.get("stream_options")
         told = isinstance(wanted, dict) and wanted.get("include_usage") is True
-        call.reply.write(form.stop() + (form.event([], usage) if told else b"") + DONE)
+        call.reply.write(form.stop(why) + (form.event([], usage) if told else b"") + DONE)
         call.reply.end()
 
     def _send(self, event: bytes) -> None:

@@ -11,6 +11,11 @@ from sliceworks.base import clock
 DONE = b"data: [DONE]\n\n"
 
 
+def why_ended(said: int, most: int | None) -> str:
+    """Why an answer of so many tokens ended, in OpenAI's words: by itself, or because no more were wanted."""
+    return "length" if most and said >= most else "stop"
+
+
 class Form:
     """How answers are written."""
 
@@ -29,17 +34,24 @@ class Form:
         """One token as an event."""
         return self._before + orjson.dumps(word) + self._after
 
+    def opening(self, word: str) -> bytes:
+        """The first token as an event, which says whose words they are."""
+        if not self._chat:
+            return self.piece(word)
+        delta = {"role": "assistant", "content": word}
+        return self.event([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}])
+
     def event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> bytes:
         """Any event."""
         return b"data: " + orjson.dumps({**self._streamed, "choices": choices, **({"usage": usage} if usage else {})}) + b"\n\n"
 
-    def stop(self) -> bytes:
+    def stop(self, reason: str) -> bytes:
         """The event that says why the answer ends."""
-        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "logprobs": None}
         return self.event([{**choice, "delta": {}} if self._chat else {**choice, "text": ""}])
 
-    def whole(self, text: str, usage: dict[str, int]) -> bytes:
+    def whole(self, text: str, usage: dict[str, int], reason: str) -> bytes:
         """The whole answer."""
         said = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
-        choices = [{"index": 0, **said, "logprobs": None, "finish_reason": "stop"}]
+        choices = [{"index": 0, **said, "logprobs": None, "finish_reason": reason}]
         return orjson.dumps({**self._base, "choices": choices, "usage": usage})

@@ -8,7 +8,7 @@ import orjson
 
 from sliceworks.base.http.messages import EVENTS, JSON
 from sliceworks.base.http.refusals import malformed
-from sliceworks.serving.gateway.forms import DONE, Form
+from sliceworks.serving.gateway.forms import DONE, Form, why_ended
 from sliceworks.serving.gateway.peek import parse
 from sliceworks.serving.gateway.refusals import unknown_model
 
@@ -42,18 +42,20 @@ async def completions(engine: Engine, request: Request, reply: Reply) -> None:
 
 async def _complete(engine: Engine, request: Request, reply: Reply, data: dict[str, Any], prompt: str, *, chat: bool) -> None:
     record = engine.arrive(request.path, data["model"], prompt, len(request.body))
-    words = engine.words(prompt, data.get("max_completion_tokens") or data.get("max_tokens"))
+    most = data.get("max_completion_tokens") or data.get("max_tokens")
+    words = engine.words(prompt, most)
+    why = why_ended(len(words), most)
     usage = {"prompt_tokens": record.prompt_tokens, "completion_tokens": len(words)}
     usage["total_tokens"] = sum(usage.values())
     form = Form(f"echo-{record.number}", data["model"], chat=chat)
     if data.get("stream") is True:
         reply.begin(200, [EVENTS, (b"cache-control", b"no-cache")])
         wants_usage = isinstance(data.get("stream_options"), dict) and data["stream_options"].get("include_usage") is True
-        last = form.stop() + (form.event([], usage) if wants_usage else b"") + DONE
+        last = form.stop(why) + (form.event([], usage) if wants_usage else b"") + DONE
         await engine.say(record, reply, words, form.piece, last)
         return
     await engine.think(record, len(words))
-    reply.send(200, [JSON], form.whole("".join(words), usage))
+    reply.send(200, [JSON], form.whole("".join(words), usage, why))
 
 
 async def embeddings(engine: Engine, request: Request, reply: Reply) -> None:
