@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
 from sliceworks.kube.well_known import POD
 from sliceworks.twin.cluster import Cluster
+from sliceworks.twin.nodes.processes.views import Namespaces
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
 Object = dict[str, Any]
+REFUSAL = clock.run(Namespaces(Path(tempfile.gettempdir())).refusal()) if sys.platform == "linux" else "not Linux"
+mounts_wanted = pytest.mark.skipif(bool(REFUSAL), reason=f"this machine refuses mount namespaces: {REFUSAL}")
 
 
 def pod(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.process_pods import ended, pod, running, state, until
+from tests.support.process_pods import ended, mounts_wanted, pod, running, state, until
 
 from sliceworks.base import clock
 from sliceworks.kube.well_known import EVENT
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.client import Client
 
 Object = dict[str, Any]
-REFUSAL = clock.run(Namespaces(Path(tempfile.gettempdir())).refusal()) if sys.platform == "linux" else "not Linux"
-mounts_wanted = pytest.mark.skipif(bool(REFUSAL), reason=f"this machine refuses mount namespaces: {REFUSAL}")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
 SETTINGS: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
 VOLUMES: list[Object] = [
@@ -74,10 +72,11 @@ def test_root_is_not_needed() -> None:
         anybody = os.geteuid() == 0 and python.exists()
         (Path(folder) / "file").write_text("text")
         line = [str(python) if anybody else sys.executable, "-I", "-S", program, "2", folder]
-        shown = ["ro", folder, "/root-of-a-test/folder", "--", "cat", "/root-of-a-test/folder/file"]
+        shown = ["host", "w-0", "-", "ro", folder, "/root-of-a-test/folder"]
+        command = ["--", "sh", "-c", "cat /root-of-a-test/folder/file; uname -n"]
         user = 65534 if anybody else None
-        done = subprocess.run([*line, *shown], user=user, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "text", "")
+        done = subprocess.run([*line, *shown, *command], user=user, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "textw-0\n", "")
 
 
 def test_a_machine_that_refuses_is_told_of_and_paths_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

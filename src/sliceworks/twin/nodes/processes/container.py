@@ -110,7 +110,7 @@ class ContainerRun:
                 return pod.named(volumes.mapped(text, mounts))
 
             return command_of(self.container, sources, pod.addresses, self._home(), named, view=View(str(place)), beside=beside)
-        view = view_of(self.container, pod.pod["spec"].get("volumes") or (), mounts, pod.folder, str(folder))
+        view = view_of(self.container, pod.pod["spec"].get("volumes") or (), mounts, pod.folder, str(folder), names=pod.names())
         return command_of(self.container, sources, pod.addresses, self._home(), pod.named, view=view, beside=beside)
 
     def _home(self) -> Path:

@@ -1,8 +1,8 @@
 """Names of pods on loopback: every `<hostname>.<subdomain>` has an address of its own, in a part of 127.0.0.0/8 that is one twin's.
 
-Nothing of the machine's name service is changed, which would need root. Names that stand in a container's command, arguments and
-environment are replaced by addresses before the process starts. A name has its address from the first time anybody mentions it, so
-that a process may be told of a peer that does not run yet.
+Nothing of the machine's name service is changed. Names that stand in a container's command, arguments and environment are replaced
+by addresses before the process starts; all others are looked up in a file of the pod's own (see `names`), where the machine allows
+that. A name has its address from the first time anybody mentions it: a process may be told of a peer that does not run yet.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from sliceworks.base.errors import SliceworksError
+from sliceworks.twin.nodes.processes.names import Known, NameFiles
 
 Obj = dict[str, Any]
 _EVERYBODY = "127.0.0.1"
@@ -37,7 +38,7 @@ class Part:
             return number
         self._held.close()
         raise SliceworksError(
-            "no loopback addresses are left: 254 twins run processes here", hint="stop some: sliceworks twin list"
+            "no loopback addresses are left: 254 twins run processes here", hint="stop some: sliceworks twin status"
         )
 
     def close(self) -> None:
@@ -56,6 +57,7 @@ class Hosts:
     def __init__(self, part: int) -> None:
         self._first = (127 << 24) + (part << 16) + 1 if part else 0
         self._addresses: dict[tuple[str, str, str], str] = {}
+        self.files = NameFiles()
 
     def address(self, namespace: str, name: str, subdomain: str = "") -> str:
         """The address of a pod by its host name and subdomain."""
@@ -68,8 +70,15 @@ class Hosts:
         return self._addresses[key]
 
     def of_pod(self, pod: Obj) -> str:
-        """The address of a pod."""
-        return self.address(pod["metadata"]["namespace"], hostname(pod), pod["spec"].get("subdomain") or "")
+        """The address of a pod, which others may ask for from now on."""
+        known = self.known(pod)
+        self.files.add(known)
+        return known.address
+
+    def known(self, pod: Obj) -> Known:
+        """How others know a pod."""
+        namespace, name, subdomain = pod["metadata"]["namespace"], hostname(pod), pod["spec"].get("subdomain") or ""
+        return Known(namespace, name, subdomain, self.address(namespace, name, subdomain))
 
     def replaced(self, text: str, namespace: str, subdomain: str) -> str:
         """A text with the names of pods in this subdomain replaced by their addresses."""

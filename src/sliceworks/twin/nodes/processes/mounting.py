@@ -1,8 +1,9 @@
-"""A small program: puts folders at their mount paths in a mount namespace of its own, and becomes the command that is given to it.
+"""A small program: puts folders at their mount paths in namespaces of its own, and becomes the command that is given to it.
 
 It runs before anything of the product is loaded, with Python's own library alone:
-`mounting.py REPORT FOLDER [ro|rw|keep SOURCE PATH]… -- COMMAND…`. What goes wrong is written to the descriptor REPORT, which
-closes with the start of the command. `keep` shows a folder where it always was, should a volume hide it.
+`mounting.py REPORT FOLDER [host NAME -|ro|rw|keep SOURCE PATH]… -- COMMAND…`. What goes wrong is written to the descriptor REPORT,
+which closes with the start of the command. `keep` shows a folder where it always was, should a volume hide it; `host` is the name
+that the machine has for the command.
 Root needs nothing more; anybody else becomes the same user in a user namespace first, as far as the kernel allows that.
 A mount path that the machine does not have is made in a copy of the closest folder above: a small file system in memory with
 everything that is in that folder put there too. The machine itself is not touched.
@@ -19,7 +20,7 @@ import signal
 import stat
 import sys
 
-_NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
+_NEW_MOUNTS, _NEW_NAME, _NEW_USER = 0x00020000, 0x04000000, 0x10000000
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_PROGRAMS, _AGAIN = 1, 2, 4, 8, 32
 _BIND, _ALL_BELOW, _PRIVATE = 4096, 16384, 1 << 18
 _FAILED = 128
@@ -43,10 +44,10 @@ def _bind(source: str, path: str) -> None:
 
 
 def leave() -> None:
-    """Have mounts of one's own from now on."""
+    """Have mounts and a host name of one's own from now on."""
     user, group = os.geteuid(), os.getegid()
-    if _library.unshare(_NEW_MOUNTS):
-        _check(_library.unshare(_NEW_MOUNTS | _NEW_USER), "unshare")
+    if _library.unshare(_NEW_MOUNTS | _NEW_NAME):
+        _check(_library.unshare(_NEW_MOUNTS | _NEW_NAME | _NEW_USER), "unshare")
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)
@@ -133,6 +134,10 @@ def _hides(path: str, other: str) -> bool:
 def arrange(wanted: list[tuple[str, str, str]]) -> None:
     """Make all mounts. Whatever they need is opened first: one may lie over what another needs."""
     leave()
+    for how, name, _ in wanted:
+        if how == "host":
+            _check(_library.sethostname(name.encode(), len(name.encode())), "sethostname")
+    wanted = [each for each in wanted if each[0] != "host"]
     opened = [(how, f"/proc/self/fd/{os.open(source, os.O_PATH)}", path) for how, source, path in wanted]
     mounts, closed = Mounts(), []
     shown = [path for how, _, path in wanted if how != "keep"]

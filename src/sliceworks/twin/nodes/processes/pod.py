@@ -86,6 +86,14 @@ class PodRun:
         own = _ALL_ADDRESSES.sub(self.addresses[1], text)
         return self._hosts.replaced(own, self.pod["metadata"]["namespace"], self.pod["spec"].get("subdomain") or "")
 
+    def names(self) -> tuple[str, Path | None]:
+        """What a pod has as its host name and as its /etc/hosts; nothing where it shares its node's."""
+        if self.pod["spec"].get("hostNetwork"):
+            return "", None
+        known = self._hosts.known(self.pod)
+        aliases = self.pod["spec"].get("hostAliases") or ()
+        return known.hostname, self._hosts.files.open(self.uid, known, self.folder / "hosts", aliases)
+
     def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an event about the pod."""
         self._recorder.record(self.pod, reason, message, type="Warning" if warning else "Normal")
@@ -124,6 +132,7 @@ class PodRun:
             log.exception("pod %s", self.pod["metadata"]["name"])
         finally:
             await asyncio.gather(*(each.clear() for each in self.containers.values()))
+            self._hosts.files.close(self.uid)
 
     async def _keep_fresh(self) -> None:
         """Config maps and secrets that change are seen in their folders, as a kubelet sees to it."""

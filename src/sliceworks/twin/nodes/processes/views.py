@@ -1,4 +1,4 @@
-"""What a container sees of the machine: its volumes at their mount paths, in a mount namespace of its own, as with a kubelet.
+"""What a container sees of the machine: its volumes at their mount paths, and names, in namespaces of its own, as with a kubelet.
 
 Not every machine has such namespaces for everybody. Without them paths are replaced in texts (see `volumes`), and pods are told so.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _ALWAYS_READ_ONLY = ("configMap", "secret", "downwardAPI", "projected")
+_NAMES = "/etc/hosts"
 _MOUNTING = Path(__file__).with_name("mounting.py")
 _PROGRAMS = sorted({Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[4]})
 """The machine is every pod's image: what runs there stays to be seen, whatever is mounted above it."""
@@ -26,27 +27,37 @@ _PROGRAMS = sorted({Path(sys.prefix), Path(sys.base_prefix), Path(__file__).pare
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Folders at their mount paths, and the folder to start in. None of either: the machine as it is."""
+    """Folders and files at their mount paths, the name of the host, and the folder to start in. Else it is the machine as it is."""
 
     folder: str
     mounts: tuple[tuple[str, str, str], ...] = ()
+    hostname: str = ""
 
     def line(self, line: Iterable[str], report: int) -> tuple[str, ...]:
         """A command line that runs another one in this view."""
-        words = (word for mount in self.mounts for word in mount)
-        return (sys.executable, "-I", "-S", str(_MOUNTING), str(report), self.folder, *words, "--", *line)
+        words = [word for mount in self.mounts for word in mount]
+        named = ("host", self.hostname, "-") if self.hostname else ()
+        return (sys.executable, "-I", "-S", str(_MOUNTING), str(report), self.folder, *named, *words, "--", *line)
 
 
-def view_of(container: Obj, volumes: Iterable[Obj], places: dict[str, str], own: Path, folder: str) -> View:
-    """The view of a container. `places` says which mount path is which folder; `own` is the pod's, which stays to be seen."""
+def view_of(
+    container: Obj, volumes: Iterable[Obj], places: dict[str, str], own: Path, folder: str, *, names: tuple[str, Path | None]
+) -> View:
+    """The view of a container. `places` says which mount path is which folder; `own` is the pod's, which stays to be seen.
+
+    `names` are the pod's host name and its /etc/hosts, unless it has a volume there.
+    """
+    hostname, file = names
     closed = {volume["name"] for volume in volumes if any(kind in volume for kind in _ALWAYS_READ_ONLY)}
     mounts = [
         ("ro" if mount.get("readOnly") or mount["name"] in closed else "rw", places[path], path)
         for mount in container.get("volumeMounts") or ()
         if (path := mount["mountPath"].rstrip("/")) in places
     ]
+    if file is not None and _NAMES not in places:
+        mounts.append(("rw", str(file), _NAMES))
     kept = [("keep", str(path), str(path)) for path in (own, *_PROGRAMS)] if mounts else []
-    return View(folder, (*mounts, *kept))
+    return View(folder, (*mounts, *kept), hostname)
 
 
 async def spawn(line: Iterable[str], view: View, environment: dict[str, str], *, output: int) -> asyncio.subprocess.Process:
@@ -115,7 +126,7 @@ class Namespaces:
     async def _ask(self) -> str:
         if sys.platform != "linux":
             return "only Linux has them"
-        view = View(str(self._folder), (("ro", str(self._folder), "/sliceworks/probe"),))
+        view = View(str(self._folder), (("ro", str(self._folder), "/sliceworks/probe"),), "probe")
         try:
             inner = await spawn((sys.executable, "-I", "-S", "-c", ""), view, {}, output=asyncio.subprocess.DEVNULL)
         except OSError as error:

@@ -1,0 +1,73 @@
+"""Names of pods that programs make up by themselves: processes find each other, and themselves, as in a cluster."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.process_pods import ended, mounts_wanted, pod, running, until
+
+from sliceworks.twin.nodes.processes.names import Known, NameFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sliceworks.kube.client import Client
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
+# No name stands in the program: texts that are handed to it have names replaced by addresses.
+LISTENS = """
+import os, socket
+with socket.create_server((socket.gethostname(), 7001)) as server:
+    server.settimeout(15)
+    print(server.accept()[0].recv(99).decode())
+"""
+CALLS = """
+import socket, time
+own, sub = socket.gethostname(), "peers"
+peer = ".".join([own.replace("-1", "-0"), sub])
+for _ in range(300):
+    try:
+        socket.create_connection((peer, 7001), 5).sendall(own.encode())
+        break
+    except OSError:
+        time.sleep(0.05)
+for name in (own, ".".join([peer, "default"]), ".".join([peer, "default", "svc", "cluster", "local"]), "db.example"):
+    print(socket.gethostbyname(name))
+"""
+
+
+def _named(name: str, program: str, **spec: Any) -> dict[str, Any]:
+    body = pod(name, sys.executable, "-c", program)
+    body["spec"] |= {"hostname": name, "subdomain": "peers", **spec}
+    return body
+
+
+@mounts_wanted
+def test_programs_find_each_other_by_names_they_make_up(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        aliases = [{"ip": "127.0.0.9", "hostnames": ["db.example"]}]
+        await client.create(_named("w-1", CALLS, hostAliases=aliases))  # it runs before there is a peer to find
+        await client.create(_named("w-0", LISTENS))
+        first, second = [await until(client, name, ended) for name in ("w-0", "w-1")]
+        assert (await client.logs("w-0", "default")).split() == ["w-1"]
+        assert (await client.logs("w-1", "default")).split() == [second["podIP"], first["podIP"], first["podIP"], "127.0.0.9"]
+
+    running(main, tmp_path)
+
+
+def test_short_names_are_for_the_own_namespace(tmp_path: Path) -> None:
+    files = NameFiles()
+    path = files.open("uid", Known("a", "w-0", "js", "127.1.0.1"), tmp_path / "hosts", ())
+    files.add(Known("a", "w-1", "js", "127.1.0.2"))
+    files.add(Known("b", "w-2", "js", "127.1.0.3"))
+    files.add(Known("b", "alone", "", "127.1.0.4"))
+    lines = [line.split() for line in path.read_text().splitlines()]
+    assert ["127.1.0.1", "w-0.js.a.svc.cluster.local", "w-0"] in lines
+    assert ["127.1.0.2", "w-1.js.a.svc.cluster.local", "w-1.js.a.svc", "w-1.js.a", "w-1.js"] in lines
+    assert ["127.1.0.3", "w-2.js.b.svc.cluster.local", "w-2.js.b.svc", "w-2.js.b"] in lines
+    assert not [line for line in lines if "127.1.0.4" in line]
+    files.close("uid")
+    files.add(Known("a", "w-3", "js", "127.1.0.5"))
+    assert "w-3" not in path.read_text()
