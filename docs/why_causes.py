@@ -11,7 +11,6 @@ What [`sliceworks train why`](../how-to/why-a-job-waits.md) may answer. This pag
 column is `cause` in `-o json`; the last is what to do where nothing closer is known. An answer has all causes that hold at once,
 the one to look at first before the others, each with the object and field that it was read from.
 """
-_TABLE = "| cause | the job … | what to do |\n| --- | --- | --- |\n"
 _LAYERS = {
     kinds.JOB: "Read from the JobSet: its conditions, `spec.suspend`, and its Jobs.",
     kinds.QUEUE: "Read from the job's Workload, its LocalQueue and ClusterQueue, the cohort, flavors, and Kueue's visibility API.",

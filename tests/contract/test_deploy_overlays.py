@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tests.support.clusters import Cluster
 
-Object = dict[str, Any]
 BASES = sorted(path.parent for path in DEPLOY.rglob("base/kustomization.yaml"))
 EXAMPLES = sorted(path.parent for path in DEPLOY.rglob("kustomization.yaml") if path.parent not in BASES)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.real.build import module_folder
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
     from sliceworks.kube import Client
-
-Object = dict[str, Any]
 
 
 def build(name: str, folder: Path) -> None:

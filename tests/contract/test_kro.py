@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.http import Api
 
-Object = dict[str, Any]
 pytestmark = [
     pytest.mark.long(40),
     pytest.mark.real,

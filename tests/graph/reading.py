@@ -32,7 +32,6 @@ spec:
   owner: string
   tls: boolean | default=false
 """
-RESOURCES_LINE = 15
 """The line of the first resource, with the usual schema."""
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from sliceworks.base.yamls import load_all
 from sliceworks.cli import main
+from sliceworks.cli.env_init import TEMPLATES
 from sliceworks.infra import checks, drafts
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment
@@ -24,7 +25,7 @@ def drafted(template: str, **answers: str) -> Environment:
     return found
 
 
-@pytest.mark.parametrize("template", drafts.TEMPLATES)
+@pytest.mark.parametrize("template", TEMPLATES)
 def test_a_draft_has_nothing_wrong_and_is_protected(template: str) -> None:
     found = drafted(template, name="demo")
     assert checks.check(found) == []
@@ -33,7 +34,7 @@ def test_a_draft_has_nothing_wrong_and_is_protected(template: str) -> None:
     assert not found.spec.force_destroy
 
 
-@pytest.mark.parametrize("template", drafts.TEMPLATES)
+@pytest.mark.parametrize("template", TEMPLATES)
 def test_buckets_are_named_after_the_project_that_owns_them(template: str) -> None:
     spec = drafted(template).spec
     assert all(name.startswith("acme-ml-") for name in [spec.automation.bucket, *spec.buckets])

@@ -12,13 +12,15 @@ from sliceworks.base import clock
 from sliceworks.base.errors import Conflict, Invalid, SliceworksError, TooManyRequests, Unreachable
 from sliceworks.kube.backoff import NEVER, Backoff
 from sliceworks.kube.client import Client
-from sliceworks.kube.controller import Controller, Done, Failed, Outcome, Pending, owner_of
-from sliceworks.kube.informers import Delta, Informers
+from sliceworks.kube.controller import Controller, Done, Failed, Outcome, Pending
+from sliceworks.kube.informers import Informers
 from sliceworks.kube.resources import Key
 from sliceworks.kube.well_known import POD
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
+
+    from sliceworks.kube.informers import Delta
 
 A = Key("d", "a")
 
@@ -95,6 +97,11 @@ def test_success_makes_the_next_failure_the_first() -> None:
     assert times == pytest.approx([0, 1, 3, 103, 104])
 
 
+def jobs_of(delta: Delta) -> list[Key]:
+    """A pod's change concerns its Job."""
+    return [Key("d", each["name"]) for each in delta.object["metadata"].get("ownerReferences", ()) if each["kind"] == "Job"]
+
+
 def test_changes_bring_up_keys_once_the_caches_are_full() -> None:
     async def main() -> None:
         feed, seen = Feed(), list[tuple[Key, int]]()
@@ -111,18 +118,11 @@ def test_changes_bring_up_keys_once_the_caches_are_full() -> None:
 
             controller = Controller("jobs", reconcile, workers=2)
             controller.watch(pods)
-            controller.watch(pods, owner_of("Job"))
+            controller.watch(pods, jobs_of)
             await during(controller, clock.sleep(1))
             assert seen == [(Key("d", "a"), 2), (Key("d", "j"), 2), (Key("d", "b"), 2)]
 
     clock.run(main(), virtual=True)
-
-
-def test_an_owner_that_changes_brings_up_both() -> None:
-    old, new = ({"metadata": {"namespace": "d", "ownerReferences": [{"kind": "Job", "name": n, "controller": True}]}} for n in "ab")
-    mapper: Callable[[Delta], Any] = owner_of("Job")
-    assert list(mapper(Delta("updated", new, old))) == [Key("d", "b"), Key("d", "a")]
-    assert list(mapper(Delta("added", {"metadata": {}}))) == []
 
 
 def test_workers_share_the_work_and_never_a_key() -> None:

@@ -44,5 +44,3 @@ PROGRAMS: dict[str, Program] = {
         Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     )
 }
-
-CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager")

@@ -9,7 +9,7 @@ import pytest
 
 from sliceworks.schemas.builtins import catalogue
 from sliceworks.schemas.model import MISSING
-from sliceworks.schemas.openapi import builtin_document, openapi_v3_for_custom
+from sliceworks.schemas.openapi import builtin_document, custom_document
 
 DEFINITION: dict[str, Any] = {
     "spec": {
@@ -102,7 +102,7 @@ def test_an_unknown_kind_is_a_key_error() -> None:
 def test_every_reference_in_a_document_leads_somewhere() -> None:
     for group in catalogue().groups:
         for version in group.versions:
-            document = orjson.loads(catalogue().openapi_v3(group.name, version))
+            document = orjson.loads(builtin_document(group.name, version))
             assert _references(document) <= {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
 
 
@@ -116,7 +116,7 @@ def _references(node: Any) -> set[str]:
 
 
 def test_clients_find_the_parameters_they_look_for() -> None:
-    document = orjson.loads(catalogue().openapi_v3("apps", "v1"))
+    document = orjson.loads(builtin_document("apps", "v1"))
     patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert {item["name"] for item in patch["parameters"]} == {"dryRun", "fieldManager", "fieldValidation", "force"}
     assert patch["x-kubernetes-group-version-kind"] == {"group": "apps", "kind": "Deployment", "version": "v1"}
@@ -124,7 +124,7 @@ def test_clients_find_the_parameters_they_look_for() -> None:
 
 
 def test_a_definition_has_a_document_of_its_own() -> None:
-    document = orjson.loads(openapi_v3_for_custom(DEFINITION, "v1"))
+    document = orjson.loads(custom_document("example.com", "v1", [DEFINITION]))
     schemas = document["components"]["schemas"]
     kind = {"group": "example.com", "kind": "Thing", "version": "v1"}
     assert schemas["com.example.v1.Thing"]["x-kubernetes-group-version-kind"] == [kind]

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 PROJECT, LOCATION, CLUSTER, ZONE = "example-project", "us-central2", "example-cluster", "us-central2-b"
-V4 = "tpu-v4-podslice"
 SETTINGS = Settings(project=PROJECT, location=LOCATION, cluster=CLUSTER, zones=(ZONE,))
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=$|[ \",])")
-_TIME = "2026-01-01T00:00:00Z"
 _PATHS = {
     "Pod": "/api/v1",
     "Service": "/api/v1",

@@ -41,7 +41,6 @@ class Registry:
 
     def __init__(self) -> None:
         self._metrics: list[Metric] = []
-        self._others: list[Callable[[], str]] = []
 
     def counter(self, name: str, about: str, *labels: str) -> Counter:
         """A number that only grows."""
@@ -59,18 +58,13 @@ class Registry:
         """A number for each value of a label, asked for when it is read."""
         self._keep(Gauges(name, about, label, read))
 
-    def include(self, text: Callable[[], str]) -> None:
-        """Numbers that somebody else counts and writes down."""
-        self._others.append(text)
-
     def about(self) -> list[About]:
         """What is counted here."""
         return [metric.about() for metric in self._metrics]
 
     def text(self) -> str:
         """All of it."""
-        own = "".join(f"{line}\n" for metric in self._metrics for line in metric.lines())
-        return own + "".join(text() for text in self._others)
+        return "".join(f"{line}\n" for metric in self._metrics for line in metric.lines())
 
     def _keep(self, metric: T) -> T:
         self._metrics.append(metric)

@@ -8,7 +8,6 @@ TPU_TOPOLOGY = "cloud.google.com/gke-tpu-topology"
 
 GPU = "nvidia.com/gpu"
 GPU_ACCELERATOR = "cloud.google.com/gke-accelerator"
-GPU_DRIVER = "cloud.google.com/gke-gpu-driver-version"
 
 ACCELERATOR_COUNT = "cloud.google.com/gke-accelerator-count"
 """How many chips or GPUs one node has."""

@@ -20,7 +20,6 @@ _NAME = re.compile(r"undeclared reference to '([^']*)'")
 _OVERLOAD = re.compile(r"found no matching overload for '([^']*)' applied to '\((.*)\)'", re.DOTALL)
 _MESSAGE = re.compile(r"sliceworks\.types\.\w+")
 _OPERATORS = {"_?_:_": "? :", "_[_]": "[ ]", "!_": "!", "-_": "-", "_in_": "in", "@in": "in"}
-_SHORT = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration", "null_type": "null"}
 _CLOSE_ENOUGH = 0.6
 _MOST_SHOWN = 24
 

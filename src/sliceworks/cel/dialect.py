@@ -61,10 +61,6 @@ class Dialect:
     run_only: tuple[Function, ...]
     extensions: tuple[str, ...] = _CHECKED_EXTENSIONS
 
-    def extended(self, functions: Iterable[Function], run_only: Iterable[Function] = ()) -> Dialect:
-        """This dialect with more functions."""
-        return Dialect((*self.checked, *functions), (*self.run_only, *run_only), self.extensions)
-
     def checker(self, pool: Any, variables: Mapping[str, CelType], optional: Mapping[str, CelType]) -> Any:
         """An environment that checks types. Only the engine's configuration can declare `optional` variables, and takes longer."""
         cel = engine()

@@ -55,11 +55,6 @@ def _root(schema: Schema) -> _Place | None:
     return found
 
 
-def has_rules(schema: Schema) -> bool:
-    """Whether there is a rule anywhere in the schema of a custom resource."""
-    return _root(schema) is not None
-
-
 def compile_rules(schema: Schema, path: str) -> list[FieldError]:
     """What is wrong with the rules in the schema of a custom resource; `path` is where the definition has the schema."""
     place = _root(schema)

@@ -12,11 +12,11 @@ from sliceworks.base.errors import UsageError
 from sliceworks.cli import options
 from sliceworks.cli.env_sites import sound
 
-_TEMPLATES = ("training", "saxml", "triton", "self-service")
+TEMPLATES = ("training", "saxml", "triton", "self-service")
 
 
 @click.command()
-@click.option("--from", "template", type=click.Choice(_TEMPLATES), default=_TEMPLATES[0], show_default=True, help="The example.")
+@click.option("--from", "template", type=click.Choice(TEMPLATES), default=TEMPLATES[0], show_default=True, help="The example.")
 @click.option("--project", metavar="ID", help="The Google Cloud project.")
 @click.option("--region", metavar="REGION", help="The region.  [default: the example's]")
 @click.option("--zone", metavar="ZONE", help="The zone of slices.  [default: one that has the example's accelerators]")

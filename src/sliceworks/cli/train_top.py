@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from sliceworks.kube import Client
     from sliceworks.training.usage import Usage, Use
 
-Object = dict[str, Any]
-
 
 @click.command()
 @options.cluster

@@ -48,11 +48,6 @@ def has_expressions(text: str) -> bool:
     return OPENING in text and any(isinstance(piece, Inner) for piece in pieces(text))
 
 
-def unfinished(text: str) -> bool:
-    """Whether an expression is opened and never closed: probably not what its author meant."""
-    return any(isinstance(piece, str) and OPENING in piece for piece in pieces(text))
-
-
 def _end(text: str, position: int) -> int | None:
     """The place of the brace that closes an expression: braces in quotes do not count."""
     depth, quote = 1, ""

@@ -13,7 +13,6 @@ from sliceworks.catalog import zones
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment
 
-TEMPLATES = ("training", "saxml", "triton", "self-service")
 FILE = "environment.yaml"
 _STEMS = {"self-service": "(?:self-service|inference)"}
 _GRAPH = "../../graphs/gemma-on-tpu/definition.yaml"

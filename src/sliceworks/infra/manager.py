@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sliceworks.infra.stages import Stage
     from sliceworks.specs.environment import Environment
 
-Object = dict[str, Any]
 FOLDER = "infrastructure-manager"
 INPUTS = "inputs.tfvars"
 ACCOUNT = "infrastructure-manager-sa"

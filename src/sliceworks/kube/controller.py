@@ -71,18 +71,6 @@ def same_object(delta: Delta) -> Iterable[Key]:
     return (key_of(delta.object),)
 
 
-def owner_of(kind: str) -> Mapper:
-    """A change of an object brings up its controlling owner of this kind, in the same namespace."""
-
-    def owners(delta: Delta) -> Iterable[Key]:
-        for obj in (delta.object, delta.old):
-            for reference in (obj or {}).get("metadata", {}).get("ownerReferences") or ():
-                if reference.get("controller") and reference["kind"] == kind:
-                    yield Key(delta.object["metadata"].get("namespace", ""), reference["name"])
-
-    return owners
-
-
 class Controller:
     """Workers that take keys from one queue and reconcile them, never one key twice at a time."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import BadRequest
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _SPECIAL = ("\\", ",", "=")
-_NOTHING_MISSING: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,6 @@ class Term:
     field: str
     value: str
     equal: bool = True
-    path: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.field}{'=' if self.equal else '!='}{escape(self.value)}"
@@ -38,19 +36,6 @@ class FieldSelector:
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Whether an object with these fields is selected. A field that is not there is empty."""
         return all((fields.get(term.field, "") == term.value) is term.equal for term in self.terms)
-
-    def matches_object(self, obj: Mapping[str, Any], missing: Mapping[str, str] = _NOTHING_MISSING) -> bool:
-        """Whether an object is selected by what stands at each path; `missing` says what an absent field counts as."""
-        for term in self.terms:
-            value: Any = obj
-            for step in term.path:
-                value = value.get(step) if isinstance(value, dict) else None
-                if value is None:
-                    break
-            text = missing.get(term.field, "") if value is None else _text(value)
-            if (text == term.value) is not term.equal:
-                return False
-        return True
 
     def check(self, supported: Callable[[str], bool]) -> None:
         """Refuse a field that this kind cannot be selected by."""
@@ -140,12 +125,4 @@ def _term(part: str, whole: str) -> Term:
         name = name[:-1]
     elif value.startswith("="):
         value = value[1:]
-    return Term(name, unescape(value), equal, tuple(name.split(".")))
-
-
-def _text(value: Any) -> str:
-    if value is True:
-        return "true"
-    if value is False:
-        return "false"
-    return str(value)
+    return Term(name, unescape(value), equal)

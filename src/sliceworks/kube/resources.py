@@ -125,8 +125,11 @@ def owner_reference(owner: Mapping[str, Any], *, controller: bool = True, block:
 
 def controller_of(obj: Mapping[str, Any]) -> Object | None:
     """The owner reference of the one controller of an object."""
-    references: list[Object] = obj["metadata"].get("ownerReferences") or []
-    return next((reference for reference in references if reference.get("controller")), None)
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: Object = reference
+            return found
+    return None
 
 
 def _segment(text: str) -> str:

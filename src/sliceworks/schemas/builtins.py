@@ -104,12 +104,6 @@ class Builtins:
         """The version objects of a group are stored in: the preferred one."""
         return next(item.versions[0] for item in self.groups if item.name == group)
 
-    def openapi_v3(self, group: str, version: str) -> bytes:
-        """The document served below /openapi/v3 for a built-in group version."""
-        from sliceworks.schemas.openapi import builtin_document
-
-        return builtin_document(group, version)
-
     def _attach_rules(self, schema: Schema) -> None:
         defaulter, check = _defaulters().get(schema.name), _checks().get(schema.name)
         if defaulter:

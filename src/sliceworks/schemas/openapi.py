@@ -63,11 +63,6 @@ def aggregated_document(group: str, version: str, paths: dict[str, Node], compon
     return _document(place(group, version), paths, {**_closed({_META + "APIResourceList", OBJECT_META}), **components})
 
 
-def openapi_v3_for_custom(definition: Node, version: str) -> bytes:
-    """The document of one definition alone."""
-    return custom_document(definition["spec"]["group"], version, [definition])
-
-
 def _document(where: Place, paths: dict[str, Node], components: dict[str, Node]) -> bytes:
     listing = {"schema": {"$ref": f"{REFERENCE}{_META}APIResourceList"}}
     root = {

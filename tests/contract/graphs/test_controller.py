@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.http import Api
 
-Object = dict[str, Any]
 # Finalizer, labels and inventory are one write of ours, by the first of kro's two managers.
 ONE_WRITE = frozenset({"kro.run/applyset-parent"})
 BOX = """

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sliceworks.kube import Client
 
 CLUSTER = "hands"
-Object = dict[str, Any]
 TEXT = """\
 apiVersion: sliceworks.dev/v1alpha1
 kind: ModelService

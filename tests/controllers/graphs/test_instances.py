@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from tests.support.graphs import GRAPHS, Stage, on_stage
 from tests.support.shops import GRAPH
 
 from sliceworks.base import clock
 
-Object = dict[str, Any]
 CORE, APPS = "/api/v1/namespaces/default", "/apis/apps/v1/namespaces/default"
 SHOPS = "/apis/kro.run/v1alpha1/namespaces/default/shops"
 CORNER = """

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tests.support.embedded import Embedded, on_twin
 from tests.support.graphs import GRAPHS, Stage, controller_on, on_stage
 
 from sliceworks.base import clock
 
-Object = dict[str, Any]
 CORE, BATCH = "/api/v1/namespaces/default", "/apis/batch/v1/namespaces/default"
 THINGS = "/apis/kro.run/v1alpha1/namespaces/default/things"
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.transport import Request, Response
     from sliceworks.specs.environment import Environment
 
-Object = dict[str, Any]
 QUEUE = Resource("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False)
 JOBSET = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 TEAMS = "  teams: {research: {members: ['group:a@example.com'], mostJobs: 3}, training: {}}\n"

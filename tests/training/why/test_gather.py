@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sliceworks.training.why.answer import Answer
 
 Obj = dict[str, Any]
-_KUEUE = "kueue.x-k8s.io/v1beta2"
 
 
 class Counting:

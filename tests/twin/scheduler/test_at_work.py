@@ -14,8 +14,6 @@ from sliceworks.twin.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-Obj = dict[str, Any]
-
 
 class Town(Embedded):
     """A cluster with nodes that nobody runs."""

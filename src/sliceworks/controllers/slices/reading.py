@@ -22,6 +22,7 @@ from sliceworks.controllers.slices.views import (
     Told,
     WorkloadView,
 )
+from sliceworks.kube.resources import controller_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,7 @@ def read_leader(pod: Mapping[str, Any], settings: Settings) -> Leader | None:
     if waiting.get("status") != "False" or waiting.get("reason") != "Unschedulable":
         return None
     kind = asks.wanted(metadata, spec)
-    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    owner = controller_of(pod)
     if kind is None or owner is None:
         return None
     namespace = metadata["namespace"]

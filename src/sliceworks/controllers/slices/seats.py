@@ -14,6 +14,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.views import Ref, Seat
+from sliceworks.kube.resources import controller_of
 from sliceworks.kube.well_known import NODE, POD
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Seats:
 def _place_of(pod: Object) -> _Place | None:
     """The node of a leader that is at work; None for one that is not."""
     metadata, node = pod["metadata"], (pod.get("spec") or {}).get("nodeName", "")
-    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    owner = controller_of(pod)
     jobset = (metadata.get("labels") or {}).get(words.JOBSET_NAME, "")
     over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") or metadata.get("deletionTimestamp")
     if not node or owner is None or not jobset or over:

@@ -12,7 +12,6 @@ from locust.stats import PERCENTILES_TO_REPORT, StatsCSVFileWriter
 if TYPE_CHECKING:
     from pathlib import Path
 
-USER = "locust"
 _CHANGES = frozenset({"/swarm", "/stats/reset", "/user"})
 
 

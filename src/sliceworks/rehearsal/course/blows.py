@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sliceworks.rehearsal.course.plain_jobs import JOB_NAME
 
 if TYPE_CHECKING:
     from sliceworks.twin.store.entries import Change
 
-Object = dict[str, Any]
 _STATE, _FAIL, _JOB = "sliceworks.dev/state", "sliceworks.dev/fail", "jobset.sigs.k8s.io/jobset-name"
 _TO_NODES = {
     "silent": ("host", "went silent"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -115,12 +114,6 @@ def _summed(series: Iterable[Series], until: float) -> dict[str, float]:
     for each in series:
         found[each.chip] += area(each.points, until)
     return found
-
-
-def value_at(points: Sequence[tuple[float, int]], at: float) -> int:
-    """The number that holds at a moment."""
-    index = bisect_right(points, (at, float("inf"))) - 1
-    return points[index][1] if index >= 0 else 0
 
 
 @dataclass(frozen=True, slots=True)

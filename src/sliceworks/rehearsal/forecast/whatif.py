@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from sliceworks.rehearsal.forecast.outlook import Happens, Lasts, Outlook
     from sliceworks.specs.scenario import Event
 
-Object = dict[str, Any]
-
 
 @dataclass(slots=True)
 class WhatIf:

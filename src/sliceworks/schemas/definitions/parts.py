@@ -18,7 +18,6 @@ _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int
 _MIXED_CASE = "may have mixed case, but should otherwise match: "
 _URL_FORM = "; desired format: https://host[/path]"
 _MOST_SELECTABLE = 8
-_SELECTABLE = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
 
 
 def name_errors(names: Node, path: str) -> Iterator[FieldError]:

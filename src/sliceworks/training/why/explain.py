@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sliceworks.base.conditions import condition, is_true
 from sliceworks.training import states
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from sliceworks.training.why.answer import Cause
     from sliceworks.training.why.evidence import Evidence
-
-Object = dict[str, Any]
 
 
 # Whoever waits for one of these has a place in line, and gets what others give back.

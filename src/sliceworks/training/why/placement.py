@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"
-_OVER = ("Succeeded", "Failed")
 
 
 def unplaced(pods: tuple[Object, ...]) -> list[Object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from sliceworks.twin.api.customs import Customs
     from sliceworks.twin.api.pages import Page
-
-Obj = dict[str, Any]
 
 
 class OpenApi:

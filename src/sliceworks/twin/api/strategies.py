@@ -55,7 +55,6 @@ class Strategy:
     returns_deleted: bool = False
     graceful: bool = False
     """Whether deletion waits for the object's own grace period."""
-    orphans_by_default: bool = False
     fields: Mapping[str, Callable[[Obj], str]] = field(default_factory=dict)
     complete: Callable[[Obj], None] = _nothing_to_add
     """Adds what counts as written by the client: a part of the object's defaults."""

@@ -123,8 +123,3 @@ def bad_credentials() -> GoogleError:
         f"Request had invalid authentication credentials. {_EXPECTED}",
         details=[error_info("ACCESS_TOKEN_EXPIRED", "googleapis.com")],
     )
-
-
-def denied(permission: str, resource: str) -> GoogleError:
-    """The caller may not do this."""
-    return GoogleError("PERMISSION_DENIED", f'Required "{permission}" permission(s) for "{resource}".')

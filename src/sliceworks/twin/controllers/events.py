@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, NotFound
-from sliceworks.kube.event_folding import Folder, Report, Told
+from sliceworks.kube.event_folding import Folder, Report, Told, reference
 from sliceworks.twin.controllers.world import MERGE, World
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ class Recorder:
 
     async def normal(self, obj: Mapping[str, Any], reason: str, message: str) -> None:
         """Say what was done to an object, which has its apiVersion and kind."""
-        await self._tell(Report(about(obj), reason, message[:1024], "Normal", ""))
+        await self._tell(Report(reference(obj), reason, message[:1024], "Normal", ""))
 
     async def warning(self, obj: Mapping[str, Any], reason: str, message: str) -> None:
         """Say what went wrong with an object."""
-        await self._tell(Report(about(obj), reason, message[:1024], "Warning", ""))
+        await self._tell(Report(reference(obj), reason, message[:1024], "Warning", ""))
 
     async def _tell(self, report: Report) -> None:
         told = self._folder.fold(report)
@@ -75,13 +75,3 @@ class Recorder:
             "reportingComponent": self._component,
             "reportingInstance": "",
         }
-
-
-def about(obj: Mapping[str, Any]) -> dict[str, str]:
-    """The reference by which an event names an object."""
-    metadata = obj["metadata"]
-    found = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "name": metadata["name"]}
-    for name in ("namespace", "uid", "resourceVersion"):
-        if value := metadata.get(name):
-            found[name] = value
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.twin.workloads.pods import controller_of
+from sliceworks.kube.resources import controller_of
 
 if TYPE_CHECKING:
     from sliceworks.twin.controllers.loop import Change
@@ -44,7 +44,7 @@ class Dependents:
             if found is not None and found.pop(place, 0) is None and not found:
                 del self._owned[resource, self.before]
         if change.type != "DELETED":
-            owner = controller_of(change.obj["metadata"])
+            owner = controller_of(change.obj)
             uid = owner["uid"] if owner else f"/{change.namespace}"
             self._owner[resource, place] = uid
             self._owned.setdefault((resource, uid), {})[place] = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError
+from sliceworks.kube.resources import controller_of
 from sliceworks.twin.controllers.events import Recorder
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.controllers.world import controller_user
@@ -14,7 +15,7 @@ from sliceworks.twin.workloads.deployments.controller import DEPLOYMENTS
 from sliceworks.twin.workloads.deployments.numbers import scaled, wanted
 from sliceworks.twin.workloads.hands import selector_of
 from sliceworks.twin.workloads.jobs.backoff import moment
-from sliceworks.twin.workloads.pods import PODS, Pod, Pods, controller_of
+from sliceworks.twin.workloads.pods import PODS, Pod, Pods
 from sliceworks.twin.workloads.selecting import Selecting
 from sliceworks.twin.workloads.statefulsets.controller import STATEFUL_SETS
 
@@ -155,14 +156,14 @@ class Disruption(Controller[Key]):
         found = self.world.get(resource, pod.namespace, pod.owner_name) if resource else None
         if found is None:
             return pod.owner, await self._asked_size(pod)
-        owner = controller_of(found["metadata"])
+        owner = controller_of(found)
         if owner is not None and owner["kind"] == "Deployment":
             found = self.world.get(DEPLOYMENTS, pod.namespace, owner["name"]) or found
         return found["metadata"]["uid"], wanted(found)
 
     async def _asked_size(self, pod: Pod) -> int:
         obj = self.world.get(PODS, pod.namespace, pod.name) or {"metadata": {}}
-        owner = controller_of(obj["metadata"]) or {"apiVersion": ""}
+        owner = controller_of(obj) or {"apiVersion": ""}
         served = self.world.of_kind(owner["apiVersion"], pod.owner_kind)
         if served is None:
             raise Uncountable(f'found no controllers for pod "{pod.name}"')

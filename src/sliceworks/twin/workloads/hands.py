@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import names
 from sliceworks.base.errors import ApiError, Forbidden, NotFound
+from sliceworks.kube.resources import owner_reference
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.twin.controllers.events import Recorder
 from sliceworks.twin.controllers.world import STRATEGIC, World, controller_user
@@ -33,7 +34,7 @@ class PodHands:
         pod: Obj = {
             "metadata": {
                 "generateName": prefix or generate_name(metadata["name"]),
-                "ownerReferences": [reference(owner)],
+                "ownerReferences": [owner_reference(owner)],
                 **{field: made[field] for field in ("labels", "annotations", "finalizers") if made.get(field)},
             },
             "spec": template.get("spec") or {},
@@ -122,7 +123,7 @@ async def slow_start(count: int, make: Callable[[int], Awaitable[bool]]) -> tupl
 
 
 def _adopt(owner: Mapping[str, Any], pod: Pod, finalizers: Iterable[str]) -> Obj:
-    found: Obj = {"uid": pod.uid, "ownerReferences": [reference(owner)]}
+    found: Obj = {"uid": pod.uid, "ownerReferences": [owner_reference(owner)]}
     return {**found, "finalizers": list(finalizers)} if finalizers else found
 
 
@@ -133,19 +134,6 @@ def _release(owner: Mapping[str, Any], pod: Pod, finalizers: Iterable[str]) -> O
 
 def selector_of(owner: Mapping[str, Any]) -> LabelSelector:
     return from_label_selector((owner.get("spec") or {}).get("selector"))
-
-
-def reference(owner: Mapping[str, Any]) -> Obj:
-    """The reference by which a controller owns what it makes."""
-    metadata = owner["metadata"]
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
 
 
 def generate_name(name: str) -> str:

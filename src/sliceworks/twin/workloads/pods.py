@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sliceworks.kube.resources import controller_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -186,7 +188,7 @@ def _take(places: dict[P, dict[str, Pod]], place: P, key: str) -> None:
 def read(obj: Mapping[str, Any]) -> Pod:
     """A pod in a few words."""
     metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
-    owner = controller_of(metadata) or {}
+    owner = controller_of(obj) or {}
     annotations = metadata.get("annotations") or {}
     return Pod(
         namespace=metadata["namespace"],
@@ -226,12 +228,3 @@ def completion_index(text: str | None) -> int:
 
 def _cost(text: str) -> int:
     return int(text) if text.removeprefix("-").isdigit() and text.isascii() else 0
-
-
-def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The owner reference of an object's controller."""
-    for reference in metadata.get("ownerReferences") or ():
-        if reference.get("controller"):
-            found: Mapping[str, Any] = reference
-            return found
-    return None

@@ -7,11 +7,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.kube.resources import controller_of
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.workloads.dependents import REPLICA_SETS, Dependents
 from sliceworks.twin.workloads.hands import PHASES, PodHands, selector_of, slow_start
 from sliceworks.twin.workloads.jobs.backoff import moment
-from sliceworks.twin.workloads.pods import PODS, Pod, Pods, controller_of
+from sliceworks.twin.workloads.pods import PODS, Pod, Pods
 from sliceworks.twin.workloads.selecting import Selecting
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class ReplicaSets(Controller[Key]):
 
     def _related(self, found: Obj) -> Iterable[Pod]:
         """The pods of all sets that belong to the same owner."""
-        owner = controller_of(found["metadata"])
+        owner = controller_of(found)
         if owner is None:
             return self._pods.owned_by(found["metadata"]["uid"])
         sets = (self.world.get(REPLICA_SETS, *place) for place in self._dependents.owned_by(REPLICA_SETS, owner["uid"]))

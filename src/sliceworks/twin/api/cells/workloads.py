@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
+from sliceworks.kube.resources import controller_of
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.twin.api.cells.shared import (
     NONE,
@@ -83,7 +84,7 @@ def daemon_set_row(obj: Obj, now: datetime) -> list[Any]:
 
 
 def controller_revision_row(obj: Obj, now: datetime) -> list[Any]:
-    owner = next((one for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+    owner = controller_of(obj)
     shown = NONE
     if owner is not None:
         group = owner.get("apiVersion", "").rpartition("/")[0]

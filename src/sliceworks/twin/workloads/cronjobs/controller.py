@@ -10,15 +10,15 @@ import orjson
 from sliceworks.base import clock
 from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import AlreadyExists, ApiError, NotFound
-from sliceworks.twin.controllers.events import Recorder, about
+from sliceworks.kube.event_folding import reference
+from sliceworks.kube.resources import controller_of, owner_reference
+from sliceworks.twin.controllers.events import Recorder
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.controllers.world import controller_user
 from sliceworks.twin.workloads.cronjobs import schedule
 from sliceworks.twin.workloads.dependents import JOBS, Dependents
-from sliceworks.twin.workloads.hands import reference
 from sliceworks.twin.workloads.jobs.backoff import moment
 from sliceworks.twin.workloads.jobs.conditions import is_finished
-from sliceworks.twin.workloads.pods import controller_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,7 +48,7 @@ class CronJobs(Controller[Key]):
             if change.type != "DELETED":
                 self.queue.add((change.namespace, change.name))
             return
-        owner = controller_of(change.obj["metadata"])
+        owner = controller_of(change.obj)
         if owner is not None and owner["kind"] == "CronJob":
             self.queue.add((change.namespace, owner["name"]))
 
@@ -137,7 +137,7 @@ class CronJobs(Controller[Key]):
                 "name": name,
                 "labels": own.get("labels") or {},
                 "annotations": {**(own.get("annotations") or {}), _SCHEDULED: local},
-                "ownerReferences": [reference(found)],
+                "ownerReferences": [owner_reference(found)],
             },
             "spec": template["spec"],
         }
@@ -145,7 +145,7 @@ class CronJobs(Controller[Key]):
             made = await self.world.send(self._user, "POST", f"/apis/batch/v1/namespaces/{metadata['namespace']}/jobs", job)
         except AlreadyExists:
             there = self.world.get(JOBS, metadata["namespace"], name)
-            owner = controller_of(there["metadata"]) if there else None
+            owner = controller_of(there) if there else None
             if there is None or owner is None or owner["uid"] != metadata["uid"]:
                 return
             made = there
@@ -155,7 +155,7 @@ class CronJobs(Controller[Key]):
         else:
             await self._recorder.normal(found, "SuccessfulCreate", f"Created job {name}")
         status = found["status"]
-        status["active"] = [*(status.get("active") or ()), about({**made, "apiVersion": "batch/v1", "kind": "Job"})]
+        status["active"] = [*(status.get("active") or ()), reference({**made, "apiVersion": "batch/v1", "kind": "Job"})]
         status["lastScheduleTime"] = clock.rfc3339(at)
 
     async def _forget(self, found: Obj, jobs: list[Obj]) -> None:

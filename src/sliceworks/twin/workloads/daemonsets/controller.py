@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.base.errors import AlreadyExists, NotFound
+from sliceworks.kube.resources import owner_reference
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.workloads.daemonsets import decide
 from sliceworks.twin.workloads.dependents import REVISIONS, Dependents
-from sliceworks.twin.workloads.hands import PodHands, reference, slow_start
+from sliceworks.twin.workloads.hands import PodHands, slow_start
 from sliceworks.twin.workloads.hashes import safe_hash
 from sliceworks.twin.workloads.nodehealth.lifecycle import NODES
 from sliceworks.twin.workloads.pods import PODS, Pod, Pods
@@ -141,7 +142,7 @@ class DaemonSets(Controller[Key]):
         place = {"name": f"{metadata['name']}-{short}", "namespace": metadata["namespace"], "labels": labels}
         if metadata.get("annotations"):
             place["annotations"] = metadata["annotations"]
-        place["ownerReferences"] = [reference(found)]
+        place["ownerReferences"] = [owner_reference(found)]
         body = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": place, "data": data, "revision": number}
         try:
             return await self.world.send(self._hands.user, "POST", path, body)

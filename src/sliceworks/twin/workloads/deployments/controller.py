@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.base.errors import AlreadyExists, ApiError
+from sliceworks.kube.resources import controller_of
 from sliceworks.twin.controllers.events import Recorder
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.controllers.world import controller_user
@@ -25,7 +26,7 @@ from sliceworks.twin.workloads.deployments.status import (
     rolled,
 )
 from sliceworks.twin.workloads.hands import selector_of
-from sliceworks.twin.workloads.pods import PODS, Pods, controller_of
+from sliceworks.twin.workloads.pods import PODS, Pods
 from sliceworks.twin.workloads.selecting import Selecting
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Deployments(Controller[Key]):
         elif self._pods.after is None and self._pods.before is not None and self._pods.before.owner_kind == "ReplicaSet":
             # Only one that waits for the last old pod to go needs to know.
             owned = self.world.get(REPLICA_SETS, change.namespace, self._pods.before.owner_name)
-            owner = controller_of(owned["metadata"]) if owned else None
+            owner = controller_of(owned) if owned else None
             if owner is not None and owner["uid"] in self._names:
                 self.queue.add(self._names[owner["uid"]])
 
@@ -73,7 +74,7 @@ class Deployments(Controller[Key]):
         self.queue.add(place)
 
     def _observe_set(self, change: Change) -> None:
-        owner = controller_of(change.obj["metadata"])
+        owner = controller_of(change.obj)
         for uid in (self._dependents.before, owner["uid"] if owner else ""):
             if uid in self._names:
                 self.queue.add(self._names[uid])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.kube.resources import owner_reference
 from sliceworks.twin.workloads.deployments import numbers
 from sliceworks.twin.workloads.deployments.numbers import Obj, wanted
-from sliceworks.twin.workloads.hands import reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +37,7 @@ def new_set(deployment: Obj, sets: list[Obj], revision: int) -> Obj:
         "metadata": {
             "name": f"{metadata['name'][: _LONGEST_NAME - 1 - len(short)]}-{short}",
             "namespace": metadata["namespace"],
-            "ownerReferences": [reference(deployment)],
+            "ownerReferences": [owner_reference(deployment)],
             "labels": labels,
         },
         "spec": {

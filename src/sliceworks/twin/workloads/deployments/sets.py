@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import NotFound
+from sliceworks.kube.resources import owner_reference
 from sliceworks.twin.controllers.world import STRATEGIC
 from sliceworks.twin.workloads.dependents import REPLICA_SETS, Dependents
 from sliceworks.twin.workloads.deployments import numbers, revisions
 from sliceworks.twin.workloads.deployments.numbers import Obj, wanted
-from sliceworks.twin.workloads.hands import reference, selector_of
+from sliceworks.twin.workloads.hands import selector_of
 
 if TYPE_CHECKING:
     from sliceworks.twin.auth.identity import User
@@ -72,7 +73,7 @@ class SetHands:
             elif mine:
                 sets.append(each)
             elif matches and not each["metadata"].get("deletionTimestamp"):
-                sets.append(await self._patch(each, {"ownerReferences": [reference(found)]}))
+                sets.append(await self._patch(each, {"ownerReferences": [owner_reference(found)]}))
         return sets
 
     async def _patch(self, each: Obj, metadata: Obj) -> Obj:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _NEVER = (1 << 31) - 1
-_COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
 
 
 def condition(kind: str, status: str, reason: str, message: str) -> Obj:

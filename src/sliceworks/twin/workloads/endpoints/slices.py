@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.twin.workloads.hands import generate_name, reference
+from sliceworks.kube.resources import owner_reference
+from sliceworks.twin.workloads.hands import generate_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -170,7 +171,7 @@ def _with(each: Obj, endpoints: list[Obj], own: Obj) -> Obj:
 
 def _new(service: Obj, family: str, its_ports: list[Obj], endpoints: list[Obj]) -> Obj:
     metadata = service["metadata"]
-    owner = reference({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
+    owner = owner_reference({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
     place = {"generateName": generate_name(metadata["name"]), "namespace": metadata["namespace"]}
     return {
         "apiVersion": "discovery.k8s.io/v1",

@@ -30,7 +30,6 @@ class State:
     active: list[Pod] = field(default_factory=list)
     ready: int = 0
     terminating: int = 0
-    new_failed: list[Pod] = field(default_factory=list)
     succeeded: int = 0
     failed: int = 0
     known_indexes: indexes.Spans = ()
@@ -104,7 +103,7 @@ def assess(job: Obj, pods: list[Pod], look: Callable[[Pod], Obj], now: datetime,
 def _count(state: State, succeeded: set[str], failed: set[str]) -> None:
     fresh = [pod for pod in state.pods if pod.tracked and state.has_index(pod)]
     good = [pod for pod in fresh if pod.phase == "Succeeded" and pod.uid not in succeeded]
-    bad = state.new_failed = [pod for pod in fresh if pod.uid not in failed and state.has_failed(pod)]
+    bad = [pod for pod in fresh if pod.uid not in failed and state.has_failed(pod)]
     counting = [pod for pod in bad if state.verdict(pod).counts] if state.spec.get("podFailurePolicy") else bad
     state.succeeded = state.status.get("succeeded", 0) + len(good) + len(succeeded)
     state.failed = state.status.get("failed", 0) + len(counting) + len(failed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from sliceworks.kube.resources import owner_reference
 from sliceworks.twin.workloads.jobset import keys
 from sliceworks.twin.workloads.jobset.keys import Obj, replicas, replicated_jobs
 
@@ -110,15 +111,7 @@ def job_for(jobset: Obj, replicated_job: Obj, index: int, *, own_attempt: int | 
 
 def owner(jobset: Obj) -> Obj:
     """The reference that makes a JobSet the manager of an object."""
-    metadata = jobset["metadata"]
-    return {
-        "apiVersion": keys.API_VERSION,
-        "kind": keys.KIND,
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return owner_reference({**jobset, "apiVersion": keys.API_VERSION, "kind": keys.KIND})
 
 
 def _marked(metadata: Obj, marks: dict[str, str], extra: dict[str, str]) -> Obj:

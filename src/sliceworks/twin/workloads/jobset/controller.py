@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, BadRequest, NotFound
+from sliceworks.kube.resources import controller_of
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.workloads.jobset import children, failure, gates, keys, progress
 from sliceworks.twin.workloads.jobset.children import Child, Children
@@ -42,7 +43,7 @@ class JobSets(Controller[Name]):
         if change.resource not in {JOBS, SERVICES} or _OWNED not in change.entry.data:
             return
         obj = change.obj
-        owner = next((ref for ref in obj["metadata"].get("ownerReferences") or () if ref.get("controller")), None)
+        owner = controller_of(obj)
         if owner is None or (owner["apiVersion"], owner["kind"]) != (keys.API_VERSION, keys.KIND):
             return
         if change.resource == JOBS:

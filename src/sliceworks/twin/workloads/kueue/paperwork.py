@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import AlreadyExists, NotFound
-from sliceworks.twin.workloads.hands import reference
+from sliceworks.kube.resources import owner_reference
 from sliceworks.twin.workloads.kueue import keys
 from sliceworks.twin.workloads.kueue.keys import IN_USE, Obj
 from sliceworks.twin.workloads.kueue.kinds import queue_name
@@ -78,7 +78,7 @@ class Paperwork:
         return {
             "name": keys.workload_name(kind.name, kind.group, metadata["name"], metadata["uid"]),
             "labels": {keys.JOB_UID: metadata["uid"]},
-            "ownerReferences": [reference(job)],
+            "ownerReferences": [owner_reference(job)],
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.workloads.hands import reference
+from sliceworks.kube.resources import owner_reference
 from sliceworks.twin.workloads.hashes import fnv32, go_json, safe
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def pod(found: Obj, template: Mapping[str, Any], number: int, revision: str) -> 
             "name": f"{name}-{number}",
             "generateName": f"{name}-",
             "labels": labels,
-            "ownerReferences": [reference(found)],
+            "ownerReferences": [owner_reference(found)],
             **made,
         },
         "spec": {key: value for key, value in spec.items() if value not in ("", [])},
@@ -85,7 +85,7 @@ def revision(found: Obj, number: int, collisions: int) -> Obj:
     labels = {**((template.get("metadata") or {}).get("labels") or {}), "controller.kubernetes.io/hash": short}
     name, annotations = found["metadata"]["name"], found["metadata"].get("annotations")
     metadata = {"name": f"{name[:223]}-{short}", "namespace": found["metadata"]["namespace"], "labels": labels}
-    metadata["ownerReferences"] = [reference(found)]
+    metadata["ownerReferences"] = [owner_reference(found)]
     if annotations:
         metadata["annotations"] = annotations
     return {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "data": data, "revision": number}
@@ -104,7 +104,7 @@ def claim_owners(found: Obj, pod: Pod | None, number: int, refs: list[Obj]) -> l
     gone = number not in numbers(found)
     if policy.get("whenScaled") == "Delete" and gone and pod is not None:
         owner = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod.name, "uid": pod.uid}}
-        return [*left, reference(owner)]
+        return [*left, owner_reference(owner)]
     if policy.get("whenDeleted") == "Delete" and not (policy.get("whenScaled") == "Delete" and gone):
-        return [*left, reference(found)]
+        return [*left, owner_reference(found)]
     return left

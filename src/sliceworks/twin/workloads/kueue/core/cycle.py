@@ -36,7 +36,6 @@ class Entry:
     message: str
     tried: Tried | None
     admitted: bool = False
-    preempting: bool = False
     reason: str = GENERIC
     evicting: list[Target] = field(default_factory=list)
 
@@ -120,7 +119,7 @@ def _process(entry: Entry, tree: Tree[Queue], held: list[tuple[Queue, Amounts]],
 
 
 def _preempt(entry: Entry) -> None:
-    entry.tried, entry.preempting, entry.reason = None, True, PREEMPTING
+    entry.tried, entry.reason = None, PREEMPTING
     entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
     entry.evicting = [target for target in entry.targets if not target.item.evicted]
     for target in entry.evicting:

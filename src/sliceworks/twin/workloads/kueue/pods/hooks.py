@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.kube.resources import controller_of
 from sliceworks.schemas.field_errors import FieldError, forbidden, invalid, required
 from sliceworks.twin.workloads.kueue.configuration import Configuration
 from sliceworks.twin.workloads.kueue.job_checks import changed, changed_job_errors, name_errors, new_job_errors, priority_errors
@@ -81,7 +82,7 @@ def queue_for(ctx: Admission, obj: Mapping[str, Any]) -> str:
 def queued_owner(ctx: Admission, obj: Mapping[str, Any]) -> bool:
     """Whether something above an object waits in a queue."""
     for _ in range(10):
-        ref = next((one for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+        ref = controller_of(obj)
         resource = _OWNERS.get(ref["kind"]) if ref else None
         owner = ctx.get(resource, ctx.namespace, ref["name"]) if ref and resource else None
         if owner is None:

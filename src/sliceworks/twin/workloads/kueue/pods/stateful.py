@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import NotFound
+from sliceworks.kube.resources import controller_of
 from sliceworks.schemas.field_errors import FieldError, forbidden, invalid
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.controllers.world import MERGE
@@ -129,7 +130,7 @@ class StatefulPods(Controller[tuple[str, str]]):
             if _QUEUED in change.entry.data:
                 self.queue.add((change.namespace, change.name))
         elif _MARK in change.entry.data and annotation(change.obj, PARENT) == _FRAMEWORK:
-            owner = next((ref for ref in change.obj["metadata"].get("ownerReferences") or () if ref.get("controller")), None)
+            owner = controller_of(change.obj)
             if owner is not None and owner["kind"] == "StatefulSet":
                 self.queue.add((change.namespace, owner["name"]))
 
