@@ -21,7 +21,7 @@ from numbers_page import metrics
 from scenario_fields import scenarios
 from serving_fields import serving
 from sliceworks import catalog
-from sliceworks.catalog import data, gpus, prices, topologies, tpus, zones
+from sliceworks.catalog import data, gpus, prices, rates, topologies, tpus, zones
 from sliceworks.cli.main import PROGRAM, cli
 from training_fields import training
 from why_causes import causes
@@ -41,6 +41,11 @@ _ACCELERATORS = """\
 What the catalogue knows. This page is made from it by `make fix`; `sliceworks accelerators list` and `show` print the same, with
 every size, topology and zone. Prices are list prices in USD an hour, on demand, where they are known best: they are data with a
 source and a date, never promises. *Unknown* means that no source tells.
+
+What an environment, a slice or a day costs is reckoned by its region. TPUs have a price per chip in each region. CPU and GPU
+machines are priced in every region that the list of {region_list} names, by their vCPUs, memory and GPUs: on demand, and
+GPU machines as spot too. Spot prices change from month to month. What the list has not, such as CPU machines in `us-central2`,
+stays unknown and is left out of sums, which say so. The currency is USD; taxes, discounts, disks and traffic are not in it.
 """
 _RULES = """\
 ## Topologies
@@ -80,7 +85,7 @@ def _section(context: click.Context) -> str:
 
 def accelerators() -> str:
     """The reference of accelerators."""
-    parts = [_ACCELERATORS, "## TPU generations\n", _generations(), _RULES]
+    parts = [_ACCELERATORS.format(region_list=rates.source().date), "## TPU generations\n", _generations(), _RULES]
     for generation in tpus.GENERATIONS:
         parts += [f"### {generation.name}: {generation.title}\n", _slices(generation)]
     parts += ["## GPU machines\n", _gpus(), "## Sources\n", _sources()]

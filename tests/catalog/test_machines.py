@@ -6,7 +6,7 @@ import pytest
 
 from sliceworks import catalog
 from sliceworks.base.errors import UnknownAccelerator, WrongShape
-from sliceworks.catalog import cpus, data, gpus, prices, zones
+from sliceworks.catalog import cpus, data, gpus, prices, rates, zones
 
 EVERYTHING: list[catalog.Accelerator] = [*catalog.slices(defaults=True), *gpus.shapes()]
 
@@ -132,6 +132,10 @@ def test_zones() -> None:
         ("t4-2", "us-central1", "on-demand", 0.380 + 2 * 0.35),
         ("a3-megagpu-8g", "us-central1", "on-demand", 93.40),
         ("a4-highgpu-8g", "us-central1", "flex-start", 64.44),
+        ("a2-highgpu-2g", "europe-west4", "on-demand", 2 * 3.748),
+        ("a3-highgpu-1g", "us-east4-a", "spot", 5.44),
+        ("g2-standard-8", "asia-east1", "on-demand", 8 * 0.04249 + 0.6485),
+        ("t4-1", "us-west4", "spot", 4 * 0.01345 + 15 * 0.001804 + 0.1598),
     ],
 )
 def test_prices(name: str, place: str, capacity: str, usd: float) -> None:
@@ -148,8 +152,10 @@ def test_prices(name: str, place: str, capacity: str, usd: float) -> None:
         ("tpu7x-8", "us-east1", "on-demand"),
         ("tpu7x-8", "us-central1", "spot"),
         ("a4-highgpu-8g", "us-central1", "on-demand"),
-        ("a2-highgpu-1g", "europe-west4", "on-demand"),
-        ("t4-1", "us-central1", "spot"),
+        ("a2-highgpu-1g", "europe-west3", "on-demand"),
+        ("a3-highgpu-1g", "us-east4", "on-demand"),
+        ("t4-1", "us-central2", "on-demand"),
+        ("p4-1", "us-east1", "spot"),
         ("gb200-4", "us-central1", "on-demand"),
     ],
 )
@@ -171,7 +177,35 @@ def test_a_machine_alone_has_a_price_too() -> None:
     assert (tpu.usd, cpu.usd) == (16.80, 0.388)
 
 
+@pytest.mark.parametrize(
+    ("name", "usd"),
+    [("e2-micro", 0.0084), ("e2-small", 0.0168), ("n2-standard-16", 0.7769), ("n2-highcpu-8", 0.2868), ("n4-standard-4", 0.1814)],
+)
+def test_a_machine_that_no_list_names_costs_what_its_parts_do(name: str, usd: float) -> None:
+    found = prices.price(catalog.machine(name), "us-central1")
+    assert found is not None
+    assert found.usd == pytest.approx(usd, rel=0.003)
+    assert found.source == data.source("SKU")
+
+
+def test_machines_cost_by_their_parts_what_the_list_says() -> None:
+    """Where they differ by more, it is the local SSDs, which are listed with the machine."""
+    table = data.load("prices")["machines"]
+    for capacity in ("on-demand", "spot"):
+        for name, usd in table[capacity].items():
+            machine = catalog.machine(name)
+            reckoned = rates.of_machine(machine, table["region"], capacity)
+            if reckoned is not None and isinstance(usd, float):
+                assert reckoned == pytest.approx(usd, rel=0.02 if name.startswith("n1-standard-1") else 0.01), name
+
+
 def test_the_data_names_only_what_the_catalogue_has() -> None:
+    found = data.load("rates")
+    families = {machine.family for machine in (*cpus.machines().values(), *(shape.machine for shape in gpus.machines().values()))}
+    assert {*found["parts"], *found["gpus"]} <= families
+    assert set(found["shares"]) <= {name.rpartition("-")[0] for name in gpus.machines()}
+    assert set(found["attached"]) == {gpu.name for gpu in gpus.GPUS if gpu.attached}
+    assert set(found["billed"]) <= set(cpus.machines())
     table = data.load("prices")["machines"]
     named = {name for key, rows in table.items() if isinstance(rows, dict) for name in rows}
     known = {*cpus.machines(), *gpus.machines()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.catalog import data, zones
+from sliceworks.catalog import data, rates, zones
 from sliceworks.catalog.gpus import GpuShape
 from sliceworks.catalog.tpus import GENERATIONS, Slice
 
@@ -56,7 +56,7 @@ def price(thing: Slice | GpuShape | Machine, place: str, capacity: str = "on-dem
     generation = next((each for each in GENERATIONS if thing in each.machines), None)
     if generation is not None:
         return _of_chips(generation.name, thing.chips, region, asked)
-    return _of_machine(thing.name, region, asked)
+    return _of_machine(thing, region, asked)
 
 
 def note(thing: Slice | GpuShape) -> str:
@@ -79,20 +79,23 @@ def _of_chips(generation: str, chips: int, region: str, capacity: str) -> Price 
 
 
 def _of_gpus(shape: GpuShape, region: str, capacity: str) -> Price | None:
-    machine = _of_machine(shape.machine.name, region, capacity)
+    machine = _of_machine(shape.machine, region, capacity)
     if not shape.attached or machine is None:
         return machine
     rows = data.load("prices")["attached"][shape.gpu.name] if capacity == "on-demand" else []
-    gpu = _in_region(rows, region, capacity)
-    usd = machine.usd + gpu.usd * shape.chips if gpu else 0.0
+    found = _in_region(rows, region, capacity)
+    gpu = found.usd if found else rates.of_attached(shape.gpu.name, region, capacity)
+    usd = machine.usd + gpu * shape.chips if gpu else 0.0
     return Price(usd, usd, region, capacity, machine.source) if gpu else None
 
 
-def _of_machine(name: str, region: str, capacity: str) -> Price | None:
+def _of_machine(machine: Machine, region: str, capacity: str) -> Price | None:
     table = data.load("prices")["machines"]
-    entry: Any = table.get(capacity, {}).get(name)
-    if entry is None or region != table["region"]:
-        return None
+    entry: Any = table.get(capacity, {}).get(machine.name) if region == table["region"] else None
+    if entry is None:
+        offered = capacity != "on-demand" or machine.name not in table["notes"]
+        usd = rates.of_machine(machine, region, capacity) if offered else None
+        return Price(usd, usd, region, capacity, rates.source()) if usd else None
     usd, key = (entry["usd"], entry["source"]) if isinstance(entry, dict) else (entry, table["source"])
     return Price(usd, usd, region, capacity, data.source(key))
 

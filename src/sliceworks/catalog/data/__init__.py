@@ -14,7 +14,7 @@ class Source(NamedTuple):
     date: str
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def load(name: str) -> dict[str, Any]:
     """The data file of this name."""
     from sliceworks.base import yamls

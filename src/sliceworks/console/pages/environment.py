@@ -117,7 +117,9 @@ def _facts(known: Known) -> Node:
     spec = known.environment.spec
     found = costs(spec)
     hourly = [each.hourly for each in found if each.hourly is not None]
+    without = ", ".join(each.name for each in found if each.hourly is None)
     price = f"{dollars(sum(hourly))} an hour, {dollars(sum(hourly) * HOURS_OF_A_MONTH)} a month, pools at their least"
+    price += f"; without {without}, whose price is not known" if without else ""
     pools = [f"{each.name} ({each.count} × {each.what})" for each in found]
     pairs: tuple[tuple[str, Child], ...] = (
         ("Project", spec.project),
