@@ -168,7 +168,11 @@ def test_time_is_paused_and_moved_on_and_a_fault_by_a_click_is_real(browser: Bro
         expect(moments.get_by_text(re.compile(r"host small-\d stopped answering"))).to_be_visible()
         page.get_by_role("button", name="Play it").click()
         expect(moments.get_by_text("Maintenance of nodes spare-1")).to_be_visible()
-        page.add_style_tag(content=".q-notification { display: none }")
+        told = page.locator(".q-notification")
+        expect(told.filter(has_text="Scenario bad-day has begun.")).to_have_attribute("role", "alert")
+        assert told.count() == 1  # five things were done: the last of them is told, and nothing is hidden by the others
+        if pictures_wanted():
+            expect(told).to_have_count(0)
         page.evaluate("scrollTo(0, 0)")
         visit.picture("rehearsal")
         visit.was_good()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _REDRAW_EVERY = 0.25  # seconds: nobody reads faster
 _AGES_EVERY = 5.0
+_SECONDS, _SECONDS_TO_READ = 4.0, 12.0  # that something is said for
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,15 @@ class Here:
         except SliceworksError as error:
             self.complain(error)
             return False
-        ui.notify(done, type="positive")
+        _tell(done, "done", _SECONDS)
         return True
 
     def complain(self, error: SliceworksError) -> None:
         """Say what did not work, and the remedy."""
-        ui.notify(knowing.said(error), type="negative", multi_line=True)
+        _tell(knowing.said(error), "refused", _SECONDS_TO_READ, close_button="Close")
+
+
+def _tell(words: str, how: str, seconds: float, **more: Any) -> None:
+    """Say it in a corner, and to readers of the screen. What is said next takes the place of what was said the same way: there is
+    one of each at most, however often somebody presses."""
+    ui.notify(words, group=how, position="bottom-right", classes=f"told {how}", badgeClass="again", timeout=1000 * seconds, **more)

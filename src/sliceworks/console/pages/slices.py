@@ -46,7 +46,7 @@ def slices_page(here: Here) -> None:
         picked = [each for each in found if shown.wanted(each)]
         shown.page = min(shown.page, max(len(picked) - 1, 0) // PAGE)
         return [
-            heading("Slices", el("span", _counted(len(found)), cls="lead")),
+            heading("Slices", el("span", _counted(len(found)), cls="lead") if here.world.knows(NODES) else None),
             *map(warning, here.world.troubles(*KINDS)),
             *(nodes(found, picked, shown.wanted, shown.page) if found else [_nothing()] if here.world.knows(NODES) else []),
         ]
