@@ -14,7 +14,7 @@ from sliceworks.kube.backoff import NEVER, Backoff
 from sliceworks.kube.client import Client
 from sliceworks.kube.controller import Controller, Done, Failed, Outcome, Pending
 from sliceworks.kube.informers import Informers
-from sliceworks.kube.resources import Key
+from sliceworks.kube.resources import Key, controller_of
 from sliceworks.kube.well_known import POD
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def test_success_makes_the_next_failure_the_first() -> None:
 
 def jobs_of(delta: Delta) -> list[Key]:
     """A pod's change concerns its Job."""
-    return [Key("d", each["name"]) for each in delta.object["metadata"].get("ownerReferences", ()) if each["kind"] == "Job"]
+    owner = controller_of(delta.object)
+    return [Key("d", owner["name"])] if owner else []
 
 
 def test_changes_bring_up_keys_once_the_caches_are_full() -> None:
