@@ -31,7 +31,7 @@ def made(names):
     state.write_text(json.dumps(names))
 if verb == "output":
     names = ("bootstrap", "base", "cluster") if state.exists() else ()
-    print(json.dumps({{name: {{"value": {{"of": name}}}} for name in names}}))
+    print(json.dumps({{name: {{"value": {{"of": name, "name": "main", "location": "us-central2-b"}}}} for name in names}}))
 elif verb == "state" and sys.argv[2] == "pull":
     print(json.dumps({{"resources": []}}))
 elif verb == "state":
