@@ -47,12 +47,26 @@ class Case:
         items: list[Obj] = self.api.get(f"/api/v1/namespaces/{self.ns}/events").ok().json["items"]
         return [event for event in items if event["reason"] == reason]
 
+    def failures(self, kind: str) -> list[Obj]:
+        return [event for event in self.events("NodePoolCreationFailed") if event["involvedObject"]["kind"] == kind]
+
+    def refusal(self) -> Obj | None:
+        """What is said of a pod that waits for a slice that cannot be."""
+        conditions = (each for pod in self.pods("Pending") for each in pod["status"].get("conditions") or ())
+        return next((each for each in conditions if each["type"] == "sliceworks.dev/SliceReady"), None)
+
     def condition(self, name: str = "js") -> Obj:
         conditions: list[Obj] = (self.jobset(name).get("status") or {}).get("conditions") or []
         return next((each for each in conditions if each["type"] == "sliceworks.dev/SlicesReady"), {})
 
     def ended(self, how: str) -> bool:
         return bool((self.jobset().get("status") or {}).get("terminalState") == how)
+
+    def finish(self, pods: list[Obj]) -> None:
+        """Have pods come to their end, as if they had run long enough."""
+        for pod in pods:
+            path = f"/api/v1/namespaces/{self.ns}/pods/{pod['metadata']['name']}"
+            self.api.patch(path, {"metadata": {"annotations": {"sliceworks.dev/run-seconds": "0"}}}).ok()
 
     def until(self, look: Any, what: str) -> Any:
         return eventually(look, _PATIENCE, what)
@@ -72,14 +86,15 @@ def case(api: Any, ns: str, slices: SliceThread) -> Case:
 
 @pytest.mark.parametrize(("topology", "pods"), [("2x2x2", 2), ("2x2x4", 4)])
 def test_the_example_runs_and_gives_back(case: Case, topology: str, pods: int) -> None:
-    case.create(replicas=2, topology=topology, pods=pods, seconds=3)
+    case.create(replicas=2, topology=topology, pods=pods, seconds=600)
     running = case.until_running(2 * pods)
     assert len({pod["spec"]["nodeName"] for pod in running}) == 2 * pods
     assert sorted(pool["initialNodeCount"] for pool in case.pools()) == [pods, pods]
     assert {pool["placementPolicy"]["tpuTopology"] for pool in case.pools()} == {topology}
+    case.finish(running)
     case.until(lambda: case.ended("Completed"), "the JobSet is complete")
     case.until_gone()
-    assert len(case.events("NodePoolCreationSucceeded")) == 2
+    case.until(lambda: len(case.events("NodePoolCreationSucceeded")) == 2, "creations are told")
     case.until(lambda: len(case.events("NodePoolDeletionSucceeded")) == 2, "deletions are told")
 
 
@@ -106,8 +121,8 @@ def test_a_zone_without_machines(case: Case) -> None:
     with case.slices.fault(fault="Stockout", match={"zone": "us-central2-b"}):
         case.create(replicas=1, seconds=600)
         case.until_running(2)
-    assert [pool["locations"] for pool in case.pools()] == [["us-central2-a"]]
-    [told] = [event for event in case.events("NodePoolCreationFailed") if event["involvedObject"]["kind"] == "Pod"]
+    case.until(lambda: [pool["locations"] for pool in case.pools()] == [["us-central2-a"]], "the other zone alone has a pool")
+    [told] = case.until(lambda: case.failures("Pod"), "it is told")
     assert "does not have enough resources available" in told["message"]
     case.api.delete(f"{GROUP}/namespaces/{case.ns}/jobsets/js").ok()
     case.until_gone()
@@ -117,8 +132,7 @@ def test_what_cannot_be_is_told_and_others_go_on(case: Case) -> None:
     case.create("wrong", replicas=1, topology="3x3x3")
     case.create("right", replicas=1, seconds=600)
     case.until_running(2)
-    leader = next(pod for pod in case.pods("Pending"))
-    condition = next(each for each in leader["status"]["conditions"] if each["type"] == "sliceworks.dev/SliceReady")
+    condition = case.until(case.refusal, "the pod of the other says why it waits")
     assert condition["status"] == "False"
     assert "3x3x3 is no topology of tpu-v4-podslice" in condition["message"]
     case.until(lambda: len(case.events("NodePoolCreationFailed")) == 1, "it is told once")
