@@ -197,11 +197,11 @@ def test_nothing_is_begun_without_the_credentials_that_are_asked_for(env: Shell)
 
 
 def test_check_tells_what_apply_does_not_do(env: Shell) -> None:
-    env.write("  registry: {build: [gateway]}\n")
+    env.write("  addons: {gateway: true}\n")
     assert env("check") == 0
     said = env.err.splitlines()
     assert "small: nothing is wrong" in said
-    assert said[-1].startswith("note: registry.build: apply builds no images (gateway)")
+    assert said[-1].startswith("note: addons.gateway: there is no registry to build its image into")
     env.write()
 
 

@@ -9,6 +9,7 @@ from typing import get_args
 
 import yaml
 from tests.infra.test_cloudbuild import example
+from tests.support.environments import small
 
 from sliceworks import __version__
 from sliceworks.infra import cloudbuild, images
@@ -38,6 +39,12 @@ def test_gateways_have_their_image_built() -> None:
     assert images.FILE in cloudbuild.builds(example("triton"))
 
 
+def test_controllers_have_their_image_built_unless_another_is_named() -> None:
+    assert images.wanted(small("  registry: {}\n  addons: {slices: true}\n")) == ["controllers"]
+    assert images.wanted(small("  registry: {}\n  addons: {slices: true, image: 'registry.example/ours:1'}\n")) == []
+    assert images.wanted(small("  addons: {slices: true}\n")) == []
+
+
 def test_every_image_is_a_target_that_runs_as_nobody_of_importance() -> None:
     targets = {re.match(r"\S+ AS (\S+)", stage)[1]: stage for stage in STAGES}  # type: ignore[index]
     names = get_args(get_args(Registry.model_fields["build"].annotation)[0])
@@ -52,9 +59,11 @@ def test_what_images_are_made_of_is_there_and_pinned() -> None:
     for line in re.findall(r"(?m)^COPY (?!--from)(.+)$", text):
         for source in line.split()[:-1]:
             assert (ROOT / source).exists(), source
+    given = dict(re.findall(r"(?m)^ARG (\w+)=(\S+)$", text))
+    own = {re.search(r" AS (\S+)", stage)[1] for stage in STAGES}  # type: ignore[index]
     for image in re.findall(r"(?m)^FROM (\S+)|--from=(\S+)", text):
-        name = image[0] or image[1]
-        assert name == "base" or (not name.endswith(":latest") and ":" in name)
+        name = re.sub(r"^\$\{(\w+)\}$", lambda found: given[found[1]], image[0] or image[1])
+        assert name in own or (not name.endswith(":latest") and ":" in name)
 
 
 def test_all_that_the_wheel_takes_along_is_there_when_it_is_built() -> None:

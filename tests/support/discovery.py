@@ -45,6 +45,7 @@ SERVICES: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("storage", "v1"): ("Bucket", "Policy", "Object"),
     ("artifactregistry", "v1"): ("Repository", _POLICY),
+    ("cloudbuild", "v1"): ("Build", "CancelBuildRequest"),
     ("pubsub", "v1"): (
         "Schema",
         "Topic",

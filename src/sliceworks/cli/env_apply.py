@@ -63,11 +63,12 @@ def apply(
     inside = inside_of(environment, file, twin=twin, manifests=manifests, patience=timeout, graphs="sound")
     name = environment.metadata.name
     options.confirm(f"Apply {name} to {'the twin' if twin else f'project {environment.spec.project}'}?", yes or twin)
-    rows, made, outcomes, built = _applied(inside, builder(inside.site, sources))
+    images = builder(inside.site, sources)
+    rows, made, outcomes = _applied(inside, images)
     if output == "table":
         show(Report(("stage", "made", "changed", "removed"), rows, []), "table")
         click.echo()
-    _tell_names(inside, made, outcomes, built, output)
+    _tell_names(inside, made, outcomes, images.names(), output)
     if not twin:
         progress.say(f"For kubectl and other commands: {way_in(environment.spec.project, made[STAGE]['cluster'])}")
     return 0
@@ -78,12 +79,11 @@ def way_in(project: str, cluster: dict[str, Any]) -> str:
     return f"gcloud container clusters get-credentials {cluster['name']} --project {project} --location {cluster['location']}"
 
 
-def _applied(inside: Inside, images: Builder) -> tuple[list[tuple[object, ...]], dict[str, Any], list[Outcome], list[str]]:
-    """Counts by stage, what each stage gives, what became of each object in the cluster, and the images that were built."""
+def _applied(inside: Inside, images: Builder) -> tuple[list[tuple[object, ...]], dict[str, Any], list[Outcome]]:
+    """Counts by stage, what each stage gives, and what became of each object in the cluster."""
     made: dict[str, Any] = {}
     rows: list[tuple[object, ...]] = []
     outcomes: list[Outcome] = []
-    built: list[str] = []
     building: Begun | None = None
     stages = Stages("Applying")
     with stages as begun:
@@ -94,21 +94,20 @@ def _applied(inside: Inside, images: Builder) -> tuple[list[tuple[object, ...]],
                 building = images.begin()
             if stage.name == STAGE:
                 if building is not None:  # what comes into the cluster runs from them
-                    built = images.finish(building, begun(Images()))
-                    rows.append((Images().name, len(built), 0, 0))
+                    rows.append((Images().name, len(images.finish(building, begun(Images()))), 0, 0))
                 outcomes = inside.apply(outputs, stages.within)
                 counts = [sum(each.action == action for each in outcomes) for action in ("create", "update", "delete")]
                 rows.append((_CLUSTER, *counts))
     for each in outcomes:
         if each.action == "keep":
             progress.say(f"{each.who} is no longer asked for, and stays: {each.reason}")
-    return rows, made, outcomes, built
+    return rows, made, outcomes
 
 
-def _tell_names(inside: Inside, made: dict[str, Any], outcomes: list[Outcome], built: list[str], output: str) -> None:
-    """The names of everything: of what Terraform made, of images that were built, and of what is in the cluster."""
+def _tell_names(inside: Inside, made: dict[str, Any], outcomes: list[Outcome], images: list[str], output: str) -> None:
+    """The names of everything: of what Terraform made, of images, and of what is in the cluster."""
     listed = [(stage.name, kind, name) for stage, found in inside.site.names() for kind, name in found]
-    listed += [(Images().name, "image", name) for name in built]
+    listed += [(Images().name, "image", name) for name in images]
     listed += [
         (f"{_CLUSTER}/{each.step}", each.who.kind, f"{each.who.namespace}/{each.who.name}" if each.who.namespace else each.who.name)
         for each in outcomes

@@ -11,6 +11,7 @@ from sliceworks.base.errors import UsageError
 from sliceworks.cli import options
 from sliceworks.cli.env_apply import manifests_option
 from sliceworks.cli.env_cluster import STAGE
+from sliceworks.cli.env_images import REGISTRY_STAGE, Images, builder, to_build
 from sliceworks.cli.env_sites import file_option, inside_of, read_environment, skip_option, sound, table_of, twin_option
 from sliceworks.cli.output import Report, show
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sliceworks.cli.env_cluster import Inside
-    from sliceworks.infra.stages import Stage
+    from sliceworks.cli.env_sites import Named
     from sliceworks.infra.terraform import Change
     from sliceworks.specs.environment import Environment
 
@@ -43,7 +44,7 @@ def plan(*, file: Path, skipped: tuple[str, ...], twin: bool, manifests: Path | 
         raise UsageError("--full is for people", hint="leave -o out")
     inside = inside_of(sound(file, skipped), file, twin=twin, manifests=manifests, graphs="sound")
     environment = inside.site.environment
-    found: list[tuple[Stage, list[Change]]] = []
+    found: list[tuple[Named, list[Change]]] = []
     made, words = dict[str, Any](), list[str]()
     with progress.working(f"Planning {environment.metadata.name}") as step:
         for stage, changes, outputs, said in inside.site.plan(in_words=full):
@@ -52,6 +53,8 @@ def plan(*, file: Path, skipped: tuple[str, ...], twin: bool, manifests: Path | 
             words.append(f"# {stage.name}\n{said}\n")
             told = [change for change in changes if change.action not in ("noop", "read")]
             found.append((stage, sorted(told, key=lambda change: change.address)))
+        step("images")
+        found.append((Images(), to_build(builder(inside.site, None), registry=bool(made[REGISTRY_STAGE]))))
         step("what is in the cluster")
         outcomes = inside.compare(made[STAGE])
     show(table_of(found, outcomes), output)
@@ -104,9 +107,10 @@ def _add_cluster(
 
 def tell_undone(environment: Environment) -> None:
     """Say what the document asks for and applying does not do."""
+    from sliceworks.infra import sources
     from sliceworks.infra.cluster import notes
 
-    for each in notes.undone(environment):
+    for each in notes.undone(environment, builds=sources.own() is not None):
         progress.say(f"note: {each}")
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sliceworks.cli.env_cluster import Inside
     from sliceworks.infra.cluster.outcomes import Outcome
     from sliceworks.infra.environments import Site
-    from sliceworks.infra.stages import Stage
     from sliceworks.infra.terraform import Change
     from sliceworks.specs.environment import Environment
 
@@ -134,9 +133,7 @@ def _one(loaded: list[Document], place: str) -> tuple[Environment, Document]:
         raise InvalidDocument(
             f"has {len(loaded)} Environments, one is wanted", place=place, hint="`sliceworks env init` writes one"
         )
-    found = documents.read(loaded[0])
-    assert isinstance(found, Environment)
-    return found, loaded[0]
+    return documents.read_as(loaded[0], Environment), loaded[0]
 
 
 def inside_of(
@@ -176,7 +173,7 @@ def site_of(environment: Environment, *, twin: bool) -> Site:
     return Site(environment, TwinTarget(address=state.cloud, token=token), Workspace(folder), programs.find())
 
 
-def table_of(changes: Iterable[tuple[Stage, Iterable[Change]]], inside: Iterable[Outcome] = ()) -> Report:
+def table_of(changes: Iterable[tuple[Named, Iterable[Change]]], inside: Iterable[Outcome] = ()) -> Report:
     """What would be made, changed and removed, stage by stage, and then in the cluster, step by step."""
     found = [(stage.name, change.action, change.address, "") for stage, each in changes for change in each]
     found += [(f"cluster/{each.step}", each.action, str(each.who), each.reason) for each in inside if each.action != "noop"]

@@ -12,6 +12,8 @@ from sliceworks.base import yamls
 from sliceworks.infra.names import Names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sliceworks.specs.environment import Environment
 
 Object = dict[str, Any]
@@ -21,9 +23,9 @@ _DOCKER = "gcr.io/cloud-builders/docker:24.0.9"
 _TIMEOUT = "3600s"
 
 
-def image(environment: Environment, name: str, tag: str = __version__) -> str:
+def image(environment: Environment, name: str) -> str:
     """What one of our images is called in the environment's registry."""
-    return f"{Names(environment).images}/{name}:{tag}"
+    return f"{Names(environment).images}/{name}:{__version__}"
 
 
 def wanted(environment: Environment) -> list[str]:
@@ -31,23 +33,27 @@ def wanted(environment: Environment) -> list[str]:
     registry, addons = environment.spec.registry, environment.spec.addons
     if registry is None:
         return []
-    return [*registry.build, *(["gateway"] if addons.gateway and "gateway" not in registry.build else [])]
+    needed = {"gateway": addons.gateway, "controllers": (addons.slices or addons.graphs) and not addons.image}
+    return [*registry.build, *(name for name, needs in needed.items() if needs and name not in registry.build)]
 
 
-def build(environment: Environment, tag: str = __version__) -> Object | None:
-    """The build; None where no image is wanted. Images are built side by side."""
-    names = wanted(environment)
-    if not names:
-        return None
+def tag(environment: Environment) -> str:
+    """What builds of an environment's images are found by."""
+    return f"{environment.metadata.name}-images"
+
+
+def build(environment: Environment, *, only: Sequence[str] | None = None) -> Object:
+    """The build of all images that are wanted, or of some of them. They are built side by side."""
+    names = wanted(environment) if only is None else only
     spec = environment.spec
     account = Names(environment).automation_account
     return {
         "steps": [_step(name) for name in names],
         "images": [f"${{_REGISTRY}}/{name}:${{_TAG}}" for name in names],
-        "substitutions": {"_REGISTRY": Names(environment).images, "_TAG": tag, "_SERVICE_ACCOUNT": account},
+        "substitutions": {"_REGISTRY": Names(environment).images, "_TAG": __version__, "_SERVICE_ACCOUNT": account},
         "serviceAccount": f"projects/{spec.project}/serviceAccounts/${{_SERVICE_ACCOUNT}}",
         "options": {"logging": "CLOUD_LOGGING_ONLY", "dynamicSubstitutions": True, "machineType": "E2_HIGHCPU_8"},
-        "tags": [f"{environment.metadata.name}-images"],
+        "tags": [tag(environment)],
         "timeout": _TIMEOUT,
     }
 
@@ -66,5 +72,4 @@ def command(environment: Environment) -> str:
 
 def files(environment: Environment) -> dict[str, str]:
     """The build file by its name; nothing where no image is wanted."""
-    found = build(environment)
-    return {FILE: yamls.dump(found)} if found else {}
+    return {FILE: yamls.dump(build(environment))} if wanted(environment) else {}

@@ -132,6 +132,76 @@ def test_a_registry_takes_an_operation(google: Google) -> None:
     assert refused(repositories.get(name=name))[0] == 404
 
 
+REGISTRY = f"{REGION}-docker.pkg.dev/{PROJECT}/built"
+BUILD: dict[str, Any] = {
+    "steps": [{"name": "gcr.io/cloud-builders/docker", "args": ["build", "--tag=${_REGISTRY}/one:1", "."]}],
+    "images": ["${_REGISTRY}/one:1"],
+    "substitutions": {"_REGISTRY": REGISTRY},
+    "tags": ["ours"],
+}
+
+
+def lasts(google: Google, seconds: float) -> None:
+    """How long builds take that begin from now on."""
+    google.served.run(lambda cloud: cloud.services["cloudbuild"].configure({"seconds": seconds}))
+
+
+def test_a_build_takes_its_time_and_then_has_pushed_its_images(google: Google) -> None:
+    locations, parent = google.api("cloudbuild").projects().locations(), f"{AT}/locations/{REGION}"
+    builds, repositories = locations.builds(), google.api("artifactregistry").projects().locations().repositories()
+    tag = f"{parent}/repositories/built/packages/one/tags/1"
+    google.do(repositories.create(parent=parent, repositoryId="built", body={"format": "DOCKER"}))
+    lasts(google, 86_400)
+    slow = google.do(builds.create(parent=parent, body=BUILD))
+    build = slow["metadata"]["build"]
+    assert (build["status"], build["images"], "done" in slow) == ("WORKING", [f"{REGISTRY}/one:1"], False)
+    assert refused(repositories.packages().tags().get(name=tag))[0] == 404
+    assert google.do(builds.cancel(name=build["name"], body={}))["status"] == "CANCELLED"
+    assert refused(builds.cancel(name=build["name"], body={}))[0] == 400
+    lasts(google, 1)
+    begun = google.do(builds.create(parent=parent, body=BUILD))
+    done = google.wait(lambda one: locations.operations().get(name=one["name"]), begun)
+    assert (done["response"]["status"], done["response"]["results"]["images"][0]["name"]) == ("SUCCESS", f"{REGISTRY}/one:1")
+    digest = google.do(repositories.packages().tags().get(name=tag))["version"].rpartition("/")[2]
+    listed = google.do(repositories.dockerImages().list(parent=f"{parent}/repositories/built"))["dockerImages"]
+    assert [(each["tags"], each["uri"]) for each in listed] == [(["1"], f"{REGISTRY}/one@{digest}")]
+    both = {build["id"], begun["metadata"]["build"]["id"]}
+    assert {each["id"] for each in google.do(builds.list(parent=parent, filter='tags="ours"'))["builds"]} == both
+    assert google.do(builds.list(parent=parent, filter='tags="theirs"')) == {}
+    google.do(repositories.delete(name=f"{parent}/repositories/built"))
+    assert refused(repositories.packages().tags().get(name=tag))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"source": {"storageSource": {"bucket": "nobodys", "object": "sources.tgz"}}}, "FETCH_SOURCE_FAILED"),
+        ({"images": [f"{REGION}-docker.pkg.dev/{PROJECT}/nowhere/one:1"]}, "PUSH_FAILED"),
+    ],
+)
+def test_a_build_that_cannot_go_well_fails(google: Google, change: dict[str, Any], why: str) -> None:
+    locations, parent = google.api("cloudbuild").projects().locations(), f"{AT}/locations/{REGION}"
+    lasts(google, 1)
+    begun = google.do(locations.builds().create(parent=parent, body={**BUILD, **change}))
+    failed = google.wait(lambda one: locations.operations().get(name=one["name"]), begun)
+    found = google.do(locations.builds().get(name=begun["metadata"]["build"]["name"]))
+    assert (found["status"], found["failureInfo"]["type"], failed["error"]["code"]) == ("FAILURE", why, 9)
+
+
+def test_builds_are_refused_as_cloud_build_refuses_them(google: Google) -> None:
+    builds, parent = google.api("cloudbuild").projects().locations().builds(), f"{AT}/locations/{REGION}"
+    account = f"{AT}/serviceAccounts/nobody@{PROJECT}.iam.gserviceaccount.com"
+    for change, status, words in (
+        ({"steps": []}, 400, "no build steps"),
+        ({"substitutions": {}}, 400, 'key in the template "_REGISTRY" is not a valid built-in substitution'),
+        ({"substitutions": {**BUILD["substitutions"], "_MORE": "x"}}, 400, 'key "_MORE" in the substitution data is not matched'),
+        ({"serviceAccount": account}, 400, "CLOUD_LOGGING_ONLY"),
+        ({"serviceAccount": account, "options": {"logging": "CLOUD_LOGGING_ONLY"}}, 403, "iam.serviceAccounts.actAs"),
+    ):
+        found = refused(builds.create(parent=parent, body={**BUILD, **change}))
+        assert (found[0], words in found[2]) == (status, True), found
+
+
 def test_a_tensorboard_has_a_name_that_the_cloud_chose(google: Google) -> None:
     boards = google.api("aiplatform").projects().locations().tensorboards()
     parent = f"{AT}/locations/{REGION}"

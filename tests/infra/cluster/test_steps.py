@@ -243,14 +243,18 @@ def test_a_base_that_uses_more_of_kustomize_than_we_do_is_refused(tmp_path: Path
     ("text", "said"),
     [
         ("  addons: {graphs: true}\n", "addons.graphs: there is no image of our controllers"),
-        ("  registry: {build: [controllers]}\n", "registry.build: apply builds no images (controllers)"),
+        ("  registry: {build: [controllers]}\n", "registry.build: there are no sources here to build images from (controllers)"),
         ("  selfService: {graphs: [a.yaml]}\n", "selfService.graphs: nobody would serve them"),
         ("  addons: {gateway: true}\n", "addons.gateway: there is no registry to build its image into"),
         ("  addons: {kueue: false}\n  teams: {a: {}}\n", "teams: without addons.kueue"),
     ],
 )
 def test_what_apply_does_not_do_is_said(text: str, said: str) -> None:
-    assert any(each.startswith(said) for each in notes.undone(environments.small(text)))
+    assert any(each.startswith(said) for each in notes.undone(environments.small(text), builds=False))
+
+
+def test_images_that_can_be_built_are_nothing_to_tell_of() -> None:
+    assert not [each for each in notes.undone(environments.small("  registry: {build: [controllers]}\n")) if "images" in each]
 
 
 def test_what_stays_is_said() -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sliceworks.specs.environment import Environment
 
 
-def undone(environment: Environment) -> Iterator[str]:
-    """What applying the document leaves to people."""
+def undone(environment: Environment, *, builds: bool = True) -> Iterator[str]:
+    """What applying the document leaves to people. `builds` says that there are sources to build images from."""
     spec, addons = environment.spec, environment.spec.addons
     for name, pool in spec.pools.gpu.items():
         if pool.driver == "none":
@@ -23,10 +23,10 @@ def undone(environment: Environment) -> Iterator[str]:
     wanted = [name for name in ("slices", "graphs") if getattr(addons, name)]
     if wanted and not image(environment):
         yield f"addons.{wanted[0]}: there is no image of our controllers: give registry with build: [controllers], or addons.image"
-    built = images.wanted(environment)
-    if built:
-        listed = ", ".join(built)
-        yield f"registry.build: apply builds no images ({listed}): `sliceworks env cloudbuild` writes the build that does"
+    wanted_images = images.wanted(environment)
+    if wanted_images and not builds:
+        listed = ", ".join(wanted_images)
+        yield f"registry.build: there are no sources here to build images from ({listed}): give a checkout with --sources"
     if addons.gateway and not spec.registry:
         yield "addons.gateway: there is no registry to build its image into: give registry, or name an image in each model service"
     if spec.teams and not addons.kueue:

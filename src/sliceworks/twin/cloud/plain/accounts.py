@@ -56,6 +56,10 @@ class Accounts:
             "SetIamPolicyRequest",
         )
 
+    def has(self, project: str, email: str) -> bool:
+        """Whether a project has that account."""
+        return self._table.get(f"projects/{project}", email) is not None
+
     def create(self, call: Call) -> Obj:
         """A new account."""
         name, project = str(call.body.get("accountId") or ""), call.params["project"]

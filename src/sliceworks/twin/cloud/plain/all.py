@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.twin.cloud.plain.accounts import Accounts
 from sliceworks.twin.cloud.plain.buckets import Storage
-from sliceworks.twin.cloud.plain.collections import boards, fleets, registries
+from sliceworks.twin.cloud.plain.builds import Builds, There
+from sliceworks.twin.cloud.plain.collections import Registries, boards, fleets
+from sliceworks.twin.cloud.plain.images import Images
 from sliceworks.twin.cloud.plain.networks import Compute
 from sliceworks.twin.cloud.plain.projects import Projects, Services, billing
 from sliceworks.twin.cloud.plain.tables import BigQuery
@@ -30,15 +32,18 @@ class Plain(NamedTuple):
 
 def plain_services(store: Store, quotas: Callable[[str, str], list[Obj]]) -> Plain:
     """One of each. `quotas` knows what a project may have in a region."""
-    storage, tables = Storage(store), BigQuery(store)
+    storage, tables, accounts, images = Storage(store), BigQuery(store), Accounts(store), Images(store)
+    registries = Registries(store, images)
+    builds = Builds(store, images, There(storage.objects.has, accounts.has, registries.has))
     services: list[Service] = [
         Projects(store).service(),
         billing(),
         Services(store).service(),
-        Accounts(store).service(),
+        accounts.service(),
         Compute(store, quotas).service(),
         *storage.services(),
-        registries(store),
+        registries.service(),
+        builds.service(),
         PubSub(store, tables.rows).service(),
         boards(store),
         fleets(store),

@@ -14,11 +14,13 @@ from sliceworks.twin.cloud.routes import Call, Route
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sliceworks.twin.cloud.plain.images import Images
     from sliceworks.twin.cloud.plain.operations import Style
     from sliceworks.twin.store.store import Store
 
 Obj = dict[str, Any]
 _LOCAL = "projects/{project}/locations/{location}"
+_MAY = "artifactregistry.repositories"
 
 
 def _named(parent: str, plural: str, added: Callable[[Call, str, Obj], Obj] | None = None) -> Any:
@@ -33,27 +35,41 @@ def _named(parent: str, plural: str, added: Callable[[Call, str, Obj], Obj] | No
     return filled
 
 
-def registries(store: Store) -> PlainService:
-    """Artifact Registry."""
-    operations = LongRunning(store, "artifactregistry", "google.devtools.artifactregistry.v1.Repository")
-    policies = Policies(store, "artifactregistry")
+class Registries:
+    """Artifact Registry: repositories, and the images in them."""
 
-    def added(call: Call, name: str, body: Obj) -> Obj:
-        place = call.params
-        uri = f"{place['location']}-docker.pkg.dev/{place['project']}/{name}"
-        return {"mode": "STANDARD_REPOSITORY", "sizeBytes": "0", "registryUri": uri}
+    def __init__(self, store: Store, images: Images) -> None:
+        self._operations = LongRunning(store, "artifactregistry", "google.devtools.artifactregistry.v1.Repository")
+        self._policies, self._images = Policies(store, "artifactregistry"), images
+        self._shelf = Shelf(
+            store,
+            Kind(
+                "artifactregistry", "repositories", _LOCAL, "Repository", _MAY, self._operations,
+                named=lambda call: call.query.get("repositoryId") or call.query.get("repository_id", ""),
+                filled=_named(_LOCAL, "repositories", _repository), removed=self._forget, masked=True,
+            ),
+        )  # fmt: skip
 
-    may = "artifactregistry.repositories"
-    shelf = Shelf(
-        store,
-        Kind(
-            "artifactregistry", "repositories", _LOCAL, "Repository", may, operations,
-            named=lambda call: call.query.get("repositoryId") or call.query.get("repository_id", ""),
-            filled=_named(_LOCAL, "repositories", added), removed=policies.forget, masked=True,
-        ),
-    )  # fmt: skip
-    guarded = Guarded(shelf, policies).routes(f"{_LOCAL}/repositories/{{repositories}}", may)
-    return PlainService("artifactregistry", "v1", [*_changed_directly(shelf), *operations.routes(), *guarded])
+    def service(self) -> PlainService:
+        """The API."""
+        guarded = Guarded(self._shelf, self._policies).routes(f"{_LOCAL}/repositories/{{repositories}}", _MAY)
+        routes = [*_changed_directly(self._shelf), *self._operations.routes(), *guarded, *self._images.routes()]
+        return PlainService("artifactregistry", "v1", routes)
+
+    def has(self, path: str) -> bool:
+        """Whether there is a repository of that path."""
+        parent, _, name = path.partition("/repositories/")
+        return self._shelf.at(parent, name) is not None
+
+    def _forget(self, path: str) -> None:
+        self._policies.forget(path)
+        self._images.forget(path)
+
+
+def _repository(call: Call, name: str, body: Obj) -> Obj:
+    place = call.params
+    uri = f"{place['location']}-docker.pkg.dev/{place['project']}/{name}"
+    return {"mode": "STANDARD_REPOSITORY", "sizeBytes": "0", "registryUri": uri}
 
 
 def _changed_directly(shelf: Shelf) -> Iterator[Route]:

@@ -58,6 +58,10 @@ class Objects:
         """Whether a bucket holds nothing."""
         return next(self._objects.all(f"b/{bucket}"), None) is None
 
+    def has(self, bucket: str, name: str) -> bool:
+        """Whether a bucket holds an object of that name."""
+        return self._objects.get(f"b/{bucket}", name) is not None
+
     def find_all(self, call: Call) -> Obj:
         """What is in a bucket. With a delimiter, names that go on behind it are told once, as prefixes."""
         bucket, prefix = self._bucket(call.params["bucket"]).name, call.query.get("prefix", "")
