@@ -10,7 +10,7 @@ from urllib.parse import quote
 import orjson
 
 from sliceworks.base.errors import SliceworksError
-from sliceworks.base.objects import Objects
+from sliceworks.base.object_stream import Objects
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

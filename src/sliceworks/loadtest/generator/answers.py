@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base.objects import Objects
+from sliceworks.base.object_stream import Objects
 from sliceworks.loadtest.rows import NEVER, Failure
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sliceworks.base.objects import Objects
+from sliceworks.base.object_stream import Objects
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(alphabet='a"\\{}[]é\n', max_size=8),
