@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 import subprocess
 import sys
@@ -58,6 +59,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         (["nothing"], "error: No such command 'nothing'.\nhint: sliceworks --help\n"),
+        (["twn", "start"], "error: No such command 'twn'. Did you mean 'twin'?\nhint: sliceworks --help\n"),
+        (["train", "submt"], "error: No such command 'submt'. Did you mean 'submit'?\nhint: sliceworks train --help\n"),
         (["completion", "tcsh"], "error: Invalid value for '{bash|zsh|fish}'"),
         (["twin", "start", "--speed", "0"], "error: Invalid value for '--speed'"),
         (
@@ -83,6 +86,12 @@ def test_wrong_usage_is_exit_code_two(arguments: list[str], message: str, capsys
         (TimedOut("too late"), 3, "error: too late\n"),
         (InvalidDocument("is wrong", place="a.yaml:3"), 1, "error: a.yaml:3: is wrong\n"),
         (FileNotFoundError(2, "No such file or directory", "x.yaml"), 1, "error: x.yaml: No such file or directory\n"),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, "error: No space left on device\n"),
+        (
+            OSError(errno.EADDRINUSE, "error while attempting to bind on address ('127.0.0.1', 8080): address already in use"),
+            1,
+            "error: port 8080 of 127.0.0.1 is in use\nhint: choose another one, or end what listens there\n",
+        ),
         (
             ZeroDivisionError("division by zero"),
             1,
@@ -119,6 +128,20 @@ def test_completion_knows_commands_and_options() -> None:
     assert complete("sliceworks tw") == ["twin"]
     assert complete("sliceworks twin st") == ["start", "status", "stop"]
     assert "--foreground" in complete("sliceworks twin start --f")
+
+
+@pytest.mark.parametrize("arguments", ["--help", "completion bash"])
+def test_an_output_that_takes_nothing_is_told_in_a_line(arguments: str) -> None:
+    command = f"{sys.executable} -m sliceworks {arguments} > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.stderr, done.returncode) == ("error: No space left on device\n", 1)
+
+
+def test_a_closed_output_is_no_error() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m sliceworks completion bash >&-"], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
 
 
 def test_an_early_end_of_the_reader_is_no_error() -> None:

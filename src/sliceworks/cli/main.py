@@ -5,7 +5,9 @@ Exit 0 done, 1 failed, 2 wrong usage, 3 timed out.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import sys
 from typing import NoReturn
 
@@ -45,7 +47,15 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and leave the process."""
+    _have_streams()
     sys.exit(run())
+
+
+def _have_streams() -> None:
+    """Where a shell has closed one of them (`>&-`), what is said there goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -69,11 +79,10 @@ def run(arguments: list[str] | None = None) -> int:
     except SliceworksError as error:
         return _fail(error.message, error.hint, error.exit_code)
     except BrokenPipeError:
-        # Whoever read our output has gone: there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # whoever read it has gone: there is nobody left to tell
         return 1
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        return _fail(*_of_the_system(error))
     except Exception as error:
         if os.environ.get("SLICEWORKS_DEBUG"):
             raise
@@ -87,8 +96,25 @@ def _usage(error: click.UsageError) -> int:
     return _fail(error.format_message(), hint, 2)
 
 
+def _of_the_system(error: OSError) -> tuple[str, str]:
+    """An error of the operating system in words, and what to do about it."""
+    if error.errno == errno.EADDRINUSE:
+        found = re.search(r"\('(.+?)', (\d+)", str(error))
+        where = f"port {found[2]} of {found[1]}" if found else "the port"
+        return f"{where} is in use", "choose another one, or end what listens there"
+    said = error.strerror or str(error)
+    return (f"{error.filename}: {said}" if error.filename else said), ""
+
+
+def _give_up_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(message: str, hint: str = "", code: int = 1) -> int:
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:  # a full disk takes no more, now or when Python ends
+        _give_up_output()
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     if hint:
         print(f"hint: {' '.join(hint.split())}", file=sys.stderr)
