@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import ApiError, InvalidDocument, SliceworksError
+from sliceworks.loadtest import targets
 from sliceworks.specs.load_test import LoadTestSpec, asked_wrongly
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 KEY = "SLICEWORKS_GATEWAY_KEY"
 """The variable that other commands take a gateway's key from too."""
+_MODEL = "spec.model"
 _GIVE_KEY = f"export {KEY}=…, or say in target.key where it is"
-_APIS = {"vllm": "openai-chat", "jetstream": "jetstream", "triton": "oip-generate"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ def from_file(spec: LoadTestSpec, files: Path) -> LoadTestSpec:
     if not target.file:
         return _decided(spec, spec.api, spec.model)
     service = _read(files / target.file)
-    protocol = "vllm" if service.spec.gateway else service.spec.engine
-    return _decided(spec, _api(spec, protocol), spec.model or _model(service))
+    protocol = targets.GATEWAY if service.spec.gateway else service.spec.engine
+    return _decided(spec, targets.api(spec, protocol), targets.model(spec, service, _MODEL))
 
 
 async def find(client: Client, spec: LoadTestSpec, files: Path, namespace: str, *, inside: bool) -> Found:
@@ -58,7 +59,7 @@ async def find(client: Client, spec: LoadTestSpec, files: Path, namespace: str, 
     at = doors.door(record)
     if spec.model and not spec.model.startswith("/"):  # a path is a model's in a Sax cell
         editing.known(record, spec.model)
-    decided = _decided(spec, _api(spec, at.protocol), spec.model or _model(record.service))
+    decided = _decided(spec, targets.api(spec, at.protocol), targets.model(spec, record.service, _MODEL))
     url = await _url(client, record, at, inside=inside)
     return Found(decided, url, record.namespace, None if spec.target.key else await _key(client, record, decided.model))
 
@@ -88,19 +89,6 @@ def _decided(spec: LoadTestSpec, api: str, model: str) -> LoadTestSpec:
     for problem in asked_wrongly(found):
         raise InvalidDocument(problem, place="spec")
     return LoadTestSpec.model_validate(given)
-
-
-def _api(spec: LoadTestSpec, protocol: str) -> str:
-    if "api" in spec.model_fields_set:
-        return spec.api
-    return "oip-infer" if spec.infer is not None else _APIS.get(protocol, "openai-chat")
-
-
-def _model(service: ModelService) -> str:
-    served = [each.name for each in service.spec.models]
-    if len(served) != 1:
-        raise InvalidDocument(f"{service.metadata.name} serves {', '.join(served)}", place="spec.model", hint="say which")
-    return served[0]
 
 
 async def _url(client: Client, record: Record, at: Door, *, inside: bool) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
+from sliceworks.loadtest import targets
 from sliceworks.specs import documents
 from sliceworks.specs.load_test import LoadTest, asked_wrongly
 from sliceworks.specs.model import API_VERSION
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sliceworks.specs.load_test import LoadTestSpec
 
 Object = dict[str, Any]
-_THROUGH_A_GATEWAY = "openai-chat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,11 @@ def _aimed(document: Document, services: Sequence[Document]) -> Aimed:
     spec, target = test.spec, test.spec.target.model_service
     if target is not None:
         service = _service(document, target.name or "", target.file, services)
-        spec = spec.model_copy(update={"api": _api(spec), "model": spec.model or _model(document, service)})
+        model = targets.model(spec, service, document.place("spec", "target"))
+        spec = spec.model_copy(update={"api": targets.api(spec, targets.GATEWAY), "model": model})
     for problem in asked_wrongly(spec):
         raise InvalidDocument(problem, place=document.place("spec"))
     return Aimed(test.metadata.name, spec)
-
-
-def _api(spec: LoadTestSpec) -> str:
-    if "api" in spec.model_fields_set:
-        return spec.api
-    return "oip-infer" if spec.infer is not None else _THROUGH_A_GATEWAY
 
 
 def _service(test: Document, name: str, file: str, services: Sequence[Document]) -> ModelService:
@@ -76,12 +71,3 @@ def _service(test: Document, name: str, file: str, services: Sequence[Document])
             return documents.read_as(document, ModelService)
     place = test.place("spec", "target", "modelService")
     raise InvalidDocument(f"there is no ModelService {name or f'in {file}'}{'' if file else ' in this folder'}", place=place)
-
-
-def _model(test: Document, service: ModelService) -> str:
-    served = [each.name for each in service.spec.models]
-    if len(served) != 1:
-        raise InvalidDocument(
-            f"{service.metadata.name} serves {', '.join(served)}", place=test.place("spec", "target"), hint="say which: spec.model"
-        )
-    return served[0]
