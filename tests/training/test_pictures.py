@@ -111,8 +111,11 @@ def test_a_timeline_tells_how_long_each_step_took() -> None:
         ("submitted", 0, "JobSet"),
         ("admitted", 180, "Workload"),
         ("started", 60, "JobSet"),
-        ("last pod ready", 60, "Pod"),
+        ("1 of 4 pods ready", 60, "Pod"),
     ]
+    pods = [pod(number // 2, number % 2, conditions=READY) for number in range(3)]
+    assert timeline(found, workload, pods)[-1].what == "3 of 4 pods ready"
+    assert timeline(found, workload, [*pods, pod(1, 1, phase="Succeeded")])[-1].what == "last pod ready"
 
 
 def test_one_line_says_where_a_job_has_come_to() -> None:

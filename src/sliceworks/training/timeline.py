@@ -49,7 +49,7 @@ class Step:
 
 def timeline(jobset: Object, workload: Object | None, pods: Iterable[Object]) -> list[Step]:
     """Every step, first to last."""
-    found = [*_of_jobset(jobset), *_of_workload(workload), *_of_pods(pods)]
+    found = [*_of_jobset(jobset), *_of_workload(workload), *_of_pods(pods, _wanted(jobset))]
     found.sort(key=lambda each: (each[0], _RANKS.get(each[1], _RANKS[each[3]])))
     steps: list[Step] = []
     for at, what, said, source in found:
@@ -81,17 +81,26 @@ def _of_workload(workload: Object | None) -> Iterator[Told]:
             yield each["lastTransitionTime"], _OF_WORKLOAD[each["type"]], each.get("message", ""), "Workload"
 
 
-def _of_pods(pods: Iterable[Object]) -> Iterator[Told]:
+def _wanted(jobset: Object) -> int:
+    """How many pods it has when all are there."""
+    jobs = jobset["spec"]["replicatedJobs"]
+    return sum(each.get("replicas", 1) * each["template"]["spec"].get("parallelism", 1) for each in jobs)
+
+
+def _of_pods(pods: Iterable[Object], wanted: int) -> Iterator[Told]:
     """The first host that had a node, and the last one that was ready: between them lies what machines and images took."""
     found: dict[str, list[str]] = {"PodScheduled": [], "Ready": []}
+    done = 0
     for pod in pods:
+        done += (pod.get("status") or {}).get("phase") == "Succeeded" and not is_true(pod, "Ready")
         for each in _conditions(pod):
             if each["status"] == "True" and each.get("lastTransitionTime"):
                 found.get(each["type"], []).append(each["lastTransitionTime"])
     if found["PodScheduled"]:
         yield min(found["PodScheduled"]), "first pod has a node", "", "Pod"
     if found["Ready"]:
-        yield max(found["Ready"]), "last pod ready", "", "Pod"
+        up = len(found["Ready"]) + done
+        yield max(found["Ready"]), "last pod ready" if up >= wanted else f"{up} of {wanted} pods ready", "", "Pod"
 
 
 def _conditions(obj: Object) -> list[Object]:

@@ -40,10 +40,17 @@
     else if (event.key === "t") nextTheme();
   };
 
+  // In a narrow window the navigation is a row that scrolls: the open page's link comes to its middle.
+  const showWhere = () => {
+    const side = document.querySelector(".side");
+    const link = side?.querySelector('[aria-current="page"]');
+    if (link) side.scrollLeft = link.offsetLeft - (side.clientWidth - link.offsetWidth) / 2;
+  };
+
   window.sliceworks = {
-    mounted() { paint(); },
+    mounted() { paint(); showWhere(); },
     // A reader of the screen hears where it has come to.
-    arrived() { requestAnimationFrame(() => document.querySelector("#main h1")?.focus({ preventScroll: true })); },
+    arrived() { requestAnimationFrame(() => { document.querySelector("#main h1")?.focus({ preventScroll: true }); showWhere(); }); },
   };
   system.addEventListener("change", paint);
   document.addEventListener("keydown", onKey);

@@ -5,7 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.base import duration
-from sliceworks.console.nodes import amount_of, button, columns, el, empty, facts, heading, link, panel, prose, state, table, tone
+from sliceworks.console.nodes import (
+    button,
+    columns,
+    counted,
+    el,
+    empty,
+    facts,
+    heading,
+    link,
+    panel,
+    prose,
+    state,
+    table,
+    tone,
+)
 from sliceworks.console.views.times import age, ago, between, dollars
 from sliceworks.training.words import ENDED, WAITS
 
@@ -112,7 +126,8 @@ def parts(view: JobView, now: datetime) -> Node:
 def _about(view: JobView, now: datetime) -> Node:
     row = view.row
     queue = [link(row.queue, f"/queues#{view.leads_to}"), f", priority {row.priority or 'none'}"] if row.queue else "none"
-    size = f"{row.slices} × {row.type or '?'}, {row.hosts} hosts, {amount_of(row.chips)} chips"
+    kind = f"{row.slices} × {row.type}, " if row.type else ""
+    size = f"{kind}{counted(row.hosts, 'host')}, {counted(row.chips, 'chip')}"
     return facts(
         (
             ("State", row.state if row.state in WAITS else view.line),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.console.nodes import amount_of, button, choice, el, empty, link, search, state
+from sliceworks.console.nodes import amount_of, button, choice, counted, el, empty, link, search, state
 from sliceworks.console.views.times import ago, between, dollars
 
 if TYPE_CHECKING:
@@ -81,14 +81,19 @@ def _row(team: str, row: JobRow, now: datetime) -> Node:
         (link(row.name, where), "breaks"),
         (team, ""),
         (state(row.state), ""),
-        ([f"{row.slices} × {row.type or '?'}", el("span", ready, cls="quiet") if ready else None], "nowrap"),
+        ([_slices(row), el("span", ready, cls="quiet") if ready else None], "nowrap"),
         (amount_of(row.chips), "number"),
         (str(row.restarts), "number"),
         (ago(row.created, now), "number"),
         (between(row.began, row.ended, now), "number"),
-        (dollars(row.usd) if row.holds else "–", "number"),
+        (dollars(row.usd) if row.holds and row.usd is not None else "–", "number"),
     )
     return el("tr", [el("td", cell, cls=cls) for cell, cls in cells], key=where)
+
+
+def _slices(row: JobRow) -> str:
+    """How many of which type; of a job that does not say on what it runs, its hosts."""
+    return f"{row.slices} × {row.type}" if row.type else counted(row.hosts, "host")
 
 
 def _pager(page: JobsPage) -> Node:

@@ -9,6 +9,7 @@ from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, NODES
 from sliceworks.console.nodes import (
     amount_of,
     columns,
+    counted,
     el,
     empty,
     heading,
@@ -55,7 +56,7 @@ def nodes(found: Overview, now: datetime, knows: Callable[..., bool]) -> list[No
         _numbers(found, knows),
         columns(
             [
-                panel("Chips by team", _uses(found.teams, "team", knows(JOBSETS)), colours),
+                panel("Chips by team", _uses(found.teams, "team", knows(JOBSETS)), colours if found.teams else None),
                 panel("Queues", _queues(found, now, knows(CLUSTER_QUEUES)), note=link("All queues", "/queues")),
             ],
             [
@@ -68,13 +69,14 @@ def nodes(found: Overview, now: datetime, knows: Callable[..., bool]) -> list[No
 
 def _numbers(found: Overview, knows: Callable[..., bool]) -> Node:
     share = f"{100 * found.used / found.quota:.0f} % of {amount_of(found.quota)}" if found.quota else "no quota"
-    cost = "list prices" if not found.unpriced else f"without {found.unpriced} jobs of unknown price"
+    priced = found.running - found.unpriced
+    cost = "list prices" if not found.unpriced else f"without {counted(found.unpriced, 'job')} of unknown price"
     hosts = ["of ", amount_of(found.hosts), " · ", link("Slices", "/slices")]
     each: list[tuple[Resource, str, str, Child]] = [
         (JOBSETS, "Chips in use", amount_of(found.used), share if knows(CLUSTER_QUEUES) else None),
         (JOBSETS, "Jobs that run", amount_of(found.running), link("Show them", "/jobs")),
         (JOBSETS, "Jobs that wait", amount_of(found.waiting), link("Show them", "/jobs?state=queued")),
-        (JOBSETS, "Cost of an hour", dollars(found.usd), cost),
+        (JOBSETS, "Cost of an hour", dollars(found.usd) if priced or not found.running else "–", cost),
         (NODES, "Hosts ready", amount_of(found.hosts_ready), hosts),
     ]
     return stats(stat(name, value, note) if knows(kind) else stat(name, "–", "not known") for kind, name, value, note in each)

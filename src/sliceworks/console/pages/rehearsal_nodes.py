@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.console.nodes import choice, drawing, el, empty, heading, icon, link, panel, state
+from sliceworks.console.nodes import choice, counted, drawing, el, empty, heading, icon, link, panel, state
 from sliceworks.console.views import days, strips
 from sliceworks.console.views.faults import FAULTS
 
@@ -118,7 +118,7 @@ def hands(slices: Sequence[SliceView], scenarios: Sequence[Planned], fields: Map
 
 
 def _play(each: Planned, *, allowed: bool) -> Node:
-    about = el("span", f" {each.file.name}, {each.events} events ", cls="quiet")
+    about = el("span", f" {each.file.name}, {counted(each.events, 'event')} ", cls="quiet")
     return el("li", el("b", each.name), about, _press("Play it", f"scenario:{each.name}", off=not allowed), key=each.name)
 
 

@@ -61,7 +61,7 @@ def job_row(jobset: Object) -> JobRow:
         name=metadata["name"],
         queue=labels.get(QUEUE, ""),
         priority=labels.get(PRIORITY, ""),
-        type=labels.get(TYPE, ""),
+        type=labels.get(TYPE, "") or (ask.shape.type_name if ask else ""),
         state=state(jobset),
         slices=first.get("replicas", 1),
         ready=counts.get("ready", 0) + counts.get("succeeded", 0),
