@@ -8,7 +8,6 @@ is at least as large. What others sent is as the server saw it. AIPerf is instal
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from dataclasses import dataclass, replace
@@ -16,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure import load_peers, loadgen
-from bench.measure.results import Measure, as_json, report
+from bench.measure import load_peers, loadgen, program
+from bench.measure.results import Measure
 
 from sliceworks.base import progress
 
@@ -123,20 +122,13 @@ def _held(name: str, run: dict[str, object], rate: float) -> list[Measure]:
 
 def main() -> None:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(description="Our load generator beside stock Locust, wrk and AIPerf.")
-    parser.add_argument("--quick", action="store_true", help="less of everything: a few minutes")
-    parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
-    parser.add_argument("--ours-only", action="store_true", help="leave out all others")
-    parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
-    arguments = parser.parse_args()
-    progress.set_quiet(arguments.json_only)
+    given = program.arguments(
+        "Our load generator beside stock Locust, wrk and AIPerf.", flags={"--ours-only": "leave out all others"}
+    )
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[1:2] or cores)
-    sizes = TINY if arguments.tiny else QUICK if arguments.quick else Sizes()
-    found = Bench(sizes, ours_only=arguments.ours_only or arguments.tiny).run()
-    if not arguments.json_only:
-        print(report(found, ("bound", "ours")))
-    print(as_json(found))
+    bench = Bench(program.chosen(given, Sizes(), QUICK, TINY), ours_only=given.ours_only or given.tiny)
+    program.tell(bench.run(), given, ("bound", "ours"))
 
 
 if __name__ == "__main__":

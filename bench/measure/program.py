@@ -29,7 +29,7 @@ def arguments(
     parser = argparse.ArgumentParser(description=description)
     if names:
         parser.add_argument("benchmarks", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; all unless some are named")
-    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
+    parser.add_argument("--quick", action="store_true", help="less of everything: a minute or a few")
     parser.add_argument("--tiny", action="store_true", help="next to nothing: shows that it runs, measures nothing")
     parser.add_argument("--json-only", action="store_true", help="print the last line alone, and no progress")
     for flag, words in (flags or {}).items():
