@@ -7,19 +7,23 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from sliceworks.serving.gateway.deadlines import Deadlines
 
 TIMES = SimpleNamespace(total=20.0, first_token=3.0, idle=5.0)
+IMPATIENT = SimpleNamespace(total=20.0, first_token=3.0, idle=0.5)
 STEP = 0.25
 
 
-def begun(now: float) -> tuple[Any, Any]:
-    exchange = _Exchange(now)
-    return exchange, SimpleNamespace(served=SimpleNamespace(timeouts=TIMES), reply=SimpleNamespace(connection=exchange.client))
+def begun(now: float, times: Any = TIMES) -> tuple[Any, Any]:
+    exchange = _Exchange(now, times)
+    return exchange, SimpleNamespace(served=SimpleNamespace(timeouts=times), reply=SimpleNamespace(connection=exchange.client))
 
 
 class _Exchange:
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, times: Any) -> None:
+        self.times = times
         self.began = self.last = now
         self.size = 0
         self.connection: object | None = object()
@@ -28,19 +32,20 @@ class _Exchange:
 
     def overdue(self, now: float) -> float:
         """For how long one of its times has been up."""
-        waits: list[float] = [self.began + TIMES.total]
+        waits: list[float] = [self.began + self.times.total]
         if self.connection is not None and not self.client.full:
-            waits.append(self.last + TIMES.idle if self.size else self.began + TIMES.first_token)
+            waits.append(self.last + self.times.idle if self.size else self.began + self.times.first_token)
         return now - min(waits)
 
 
-def test_what_is_late_is_found_within_a_step_and_nothing_else_is() -> None:
+@pytest.mark.parametrize("times", [TIMES, IMPATIENT])
+def test_what_is_late_is_found_within_a_step_and_nothing_else_is(times: Any) -> None:
     chance = random.Random(7)
     deadlines, calls, now, found = Deadlines(), dict[_Exchange, Any](), 1000.0, 0
     for _ in range(4000):
         now += chance.choice((0.01, 0.1, 0.25, 0.4))
         if chance.random() < 0.2:
-            exchange, call = begun(now)
+            exchange, call = begun(now, times)
             calls[exchange] = call
             deadlines.add(exchange, call)
         for exchange in list(calls):
@@ -99,7 +104,7 @@ def test_a_stream_that_goes_on_is_seldom_looked_at() -> None:
         def connection(self, value: object) -> None:
             pass
 
-    exchange: Any = Watched(0.0)
+    exchange: Any = Watched(0.0, TIMES)
     _, call = begun(0.0)
     deadlines = Deadlines()
     deadlines.add(exchange, call)

@@ -66,9 +66,10 @@ def _step(moment: float) -> int:
 
 
 def _earliest(exchange: Exchange, call: Call) -> float:
+    """When its time could be up. Before the first piece too it may be the pause after that one which lasts too long."""
     times = call.served.timeouts
-    quiet = exchange.last + times.idle if exchange.size else exchange.began + times.first_token
-    return min(exchange.began + times.total, quiet)
+    quiet = times.idle if exchange.size else min(times.first_token, times.idle)
+    return min(exchange.began + times.total, exchange.last + quiet)
 
 
 def _late(exchange: Exchange, call: Call, now: float) -> str:
