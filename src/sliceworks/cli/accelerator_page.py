@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.words import counted
 from sliceworks.catalog import Slice, prices, zones
 from sliceworks.catalog.drawings import draw
 
@@ -27,9 +28,9 @@ def page(accelerator: Accelerator, data: dict[str, Any]) -> str:
 
 
 def _headline(accelerator: Accelerator) -> str:
-    name, chips = accelerator.type_name, _counted(accelerator.chips, "chip")
+    name, chips = accelerator.type_name, counted(accelerator.chips, "chip")
     if isinstance(accelerator, Slice):
-        hosts = _counted(accelerator.hosts, "host")
+        hosts = counted(accelerator.hosts, "host")
         return f"{name}: {accelerator.generation.title}, {chips} on {hosts}, topology {accelerator.topology}"
     return f"{name}: {accelerator.chips} × {accelerator.accelerator} on one {accelerator.machine.name}"
 
@@ -37,7 +38,7 @@ def _headline(accelerator: Accelerator) -> str:
 def _facts(accelerator: Accelerator, data: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     machine, placement = accelerator.machine, data["placementPolicy"] or {}
     unit = "chip" if accelerator.kind == "tpu" else "GPU"
-    chips = _counted(accelerator.chips_per_host, unit)
+    chips = counted(accelerator.chips_per_host, unit)
     yield "Machine type", [f"{machine.name}: {chips}, {machine.cpu} vCPU, {machine.memory:g} GiB"]
     yield "Accelerator memory", [f"{accelerator.memory:,} GiB in all"]
     yield "Topologies", [", ".join(data["topologies"])]
@@ -55,10 +56,6 @@ def _facts(accelerator: Accelerator, data: dict[str, Any]) -> Iterator[tuple[str
 def _policy(data: dict[str, Any]) -> list[str]:
     policy = (data["resourcePolicy"] or {}).get("workloadPolicy")
     return [f"a workload policy of type {policy['type']}, acceleratorTopology {policy['acceleratorTopology']}"] if policy else []
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def _zones(known: dict[str, Any]) -> list[str]:

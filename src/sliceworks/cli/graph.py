@@ -10,6 +10,7 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError, UsageError
+from sliceworks.base.words import counted
 from sliceworks.cli import graph_views as views
 from sliceworks.cli import options
 from sliceworks.cli.output import Report, show
@@ -161,8 +162,7 @@ def diagram(rgd: Path, instance: str, namespace: str, crds: tuple[Path, ...], ou
         click.echo(pictures.mermaid(drawn), nl=False)
         return
     block = compiled.definition.schema
-    plural = "" if len(drawn) == 1 else "s"
-    below = f"{block.api_version} · {len(drawn)} resource{plural}" + (f" · {instance}" if instance else "")
+    below = f"{block.api_version} · {counted(len(drawn), 'resource')}" + (f" · {instance}" if instance else "")
     click.echo(pictures.svg(drawn, block.kind, below), nl=False)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base import progress
+from sliceworks.base.words import counted
 from sliceworks.cli import options
 from sliceworks.cli.output import Report, show, show_one
 
@@ -113,8 +114,7 @@ def drain(*, name: str | None, everything: bool, undo: bool, namespace: str, yes
     async def look(sources: Sources) -> None:
         owners = await sources.owners(name)
         if not undo:
-            count = sum(owners.values())
-            machines = "1 slice" if count == 1 else f"{count} slices"
+            machines = counted(sum(owners.values()), "slice")
             options.confirm(f"Give back {machines} of {', '.join(map(str, owners)) or 'nobody'}?", yes)
         if everything:
             await sources.drain_everything(undo=undo)

@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock, collector
+from sliceworks.base.words import counted
 from sliceworks.kube.client import Client
 from sliceworks.loadtest import check_installed
 from sliceworks.rehearsal.course import checks
@@ -186,12 +187,12 @@ class _Course:
                 outcome = await apply_document(client, document, timeline, [])
                 if outcome.result == "refused":
                     step.problems.append(f"{document.place()}: {document.name}: {outcome.reason}")
-            step.told = _counted(len(self.program.objects), "object")
+            step.told = counted(len(self.program.objects), "object")
 
     async def _models(self, client: Client, steps: Steps) -> None:
         async with steps.step(MODELS, "Deploy the models") as step:
             await deploy(client, self.program.services, self.teller.said)
-            step.told = _counted(len(self.program.services), "model service")
+            step.told = counted(len(self.program.services), "model service")
 
     async def _pass(self, client: Client, steps: Steps) -> None:
         happenings: list[Happening] = []
@@ -199,7 +200,7 @@ class _Course:
             await play(self.planned, client, clock.sleep, told=happenings.append)
             await clock.sleep(max(0.0, self.options.seconds - (steps.now() - self.opened)))
             step.problems += [f"{each.what}: {each.refused}" for each in happenings if each.refused]
-            step.told = f"{_counted(len(happenings), 'thing')} happened"
+            step.told = f"{counted(len(happenings), 'thing')} happened"
 
     async def _load(self, steps: Steps) -> None:
         async with steps.step(LOAD, "Test the gateway under load") as step:
@@ -208,7 +209,7 @@ class _Course:
             tests = aim(self.program.load_tests, self.program.services)
             bench = Bench(gateway(self.program.gateways, tests), work, self.teller.said)
             self.runs = await aside(lambda: bench.run(tests, self.program.folder), bench.stop)
-            step.told = _counted(len(self.runs), "load test")
+            step.told = counted(len(self.runs), "load test")
 
     async def _destroy(self, client: Client, steps: Steps, builder: Builder) -> None:
         async with steps.step(DESTROY, "Remove everything") as step:
@@ -260,10 +261,6 @@ class _Course:
             self.terraform,
             tuple(self.runs),
         )
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _when_not_held(timeline: Timeline) -> Callable[[Change], None]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.pages import Safe, table, tag
+from sliceworks.base.words import counted
 from sliceworks.rehearsal.day import figures
 from sliceworks.rehearsal.day.sections import folded, section
 from sliceworks.rehearsal.day.view import STATES
-from sliceworks.rehearsal.day.words import clock, count, lasting, share, usd
+from sliceworks.rehearsal.day.words import clock, lasting, share, usd
 
 if TYPE_CHECKING:
     from sliceworks.rehearsal.day.figures import Bill, Waits
@@ -137,9 +138,8 @@ def _strip(waits: Waits, longest: float) -> Safe:
     middle = waits.quantile(0.5)
     place = f"{1 + (middle or 0) / longest * 98:.2f}%"
     line = f'<line x1="{place}" x2="{place}" y1="2" y2="26"/>' if middle is not None else ""
-    label = (
-        f"{waits.team}: {count(waits.jobs, 'job')}, half waited {lasting(middle)} at most, the longest {lasting(waits.quantile(1))}"
-    )
+    usual, most = lasting(middle), lasting(waits.quantile(1))
+    label = f"{waits.team}: {counted(waits.jobs, 'job')}, half waited {usual} at most, the longest {most}"
     picture = Safe(f'<svg aria-hidden="true"><line class="axis" x1="0" x2="100%" y1="14" y2="14"/>{dots}{line}</svg>')
     return tag(
         "div", tag("span", waits.team, class_="who"), picture, tag("span", lasting(waits.quantile(1))), role="img", aria_label=label

@@ -6,8 +6,9 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from sliceworks.base import tables
+from sliceworks.base.words import counted
 from sliceworks.rehearsal.day import figures
-from sliceworks.rehearsal.day.words import count, lasting, share, usd, verdict
+from sliceworks.rehearsal.day.words import lasting, share, usd, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +64,7 @@ def _facts(day: Day) -> Iterator[str]:
         yield f"Cost: {usd(cost)} at list prices"
     mended = figures.mended(day)
     if day.incidents:
-        yield f"Went wrong: {count(len(day.incidents), 'thing')}, {mended} mended"
+        yield f"Went wrong: {counted(len(day.incidents), 'thing')}, {mended} mended"
     if day.deaths:
         yield f"Drill: programs were killed {len(day.deaths)} times, {sum(each.at_work for each in day.deaths)} of them at work"
     checks = [check for step in day.steps for check in step.checks]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sliceworks.base.pages import Safe, table, tag, text
+from sliceworks.base.words import counted
 from sliceworks.rehearsal.day import figures
-from sliceworks.rehearsal.day.words import clock, count, lasting, share, usd, verdict
+from sliceworks.rehearsal.day.words import clock, lasting, share, usd, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 def header(day: Day) -> Safe:
     """The name of the day, how it went, and the figures to remember."""
-    about = f"{count(len(day.jobs), 'job')} of {count(len(figures.teams(day)), 'team')} in {lasting(day.lasted)} of the twin's time"
+    about = (
+        f"{counted(len(day.jobs), 'job')} of {counted(len(figures.teams(day)), 'team')} in {lasting(day.lasted)} of the twin's time"
+    )
     facts = (
         f"{about}, from {day.start.replace('T', ' ').removesuffix('Z')} UTC. Seed {day.seed}: the same documents give the same day."
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from sliceworks.base.words import counted
+
 if TYPE_CHECKING:
     from sliceworks.rehearsal.day.record import Day
 
@@ -44,16 +46,11 @@ def share(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}".replace("%", " %")
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def verdict(day: Day) -> str:
     """Whether the day was as it should be, in one line."""
     from sliceworks.rehearsal.day.figures import broken
 
     checks = sum(len(step.checks) for step in day.steps)
     if not day.kept:
-        return f"{count(broken(day), 'thing')} did not end as expected"
-    return f"everything ended as expected: {count(checks, 'expectation')} met" if checks else "every step was done"
+        return f"{counted(broken(day), 'thing')} did not end as expected"
+    return f"everything ended as expected: {counted(checks, 'expectation')} met" if checks else "every step was done"
