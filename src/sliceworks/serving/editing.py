@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 SEVERAL = ("saxml", "triton")
 """Engines that serve several models at once."""
+_BEFORE = "sliceworks.dev/replicas-before"
 
 
 def with_model(record: Record, model: Mapping[str, Any]) -> Object:
@@ -41,8 +42,7 @@ def without_model(record: Record, name: str) -> Object:
     known(record, name)
     document, part = _copy(record)
     if record.service.spec.engine not in SEVERAL:
-        document["spec"]["replicas"] = 0
-        return document
+        return _stopped(document)
     left = [each for each in part["models"] if each["name"] != name]
     if not left:
         service = record.service.metadata.name
@@ -62,10 +62,26 @@ def known(record: Record, name: str) -> None:
         raise UsageError(f"{record.service.metadata.name} does not serve {name!r}", hint=hint)
 
 
+def _stopped(document: Object) -> Object:
+    """Without servers. How many there were is kept beside."""
+    spec, metadata = document["spec"], document["metadata"]
+    if spec.get("replicas"):
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), _BEFORE: str(spec["replicas"])}
+    spec["replicas"] = 0
+    return document
+
+
 def _started(document: Object) -> Object:
-    """With servers again, where there were none."""
-    if document["spec"].get("replicas") == 0:
-        del document["spec"]["replicas"]
+    """With servers again, where there were none: as many as before."""
+    spec, metadata = document["spec"], document["metadata"]
+    if spec.get("replicas") != 0:
+        return document
+    del spec["replicas"]
+    before = (metadata.get("annotations") or {}).pop(_BEFORE, "")
+    if before.isdecimal():
+        spec["replicas"] = int(before)
+    if not metadata.get("annotations"):
+        metadata.pop("annotations", None)
     return document
 
 
