@@ -12,6 +12,7 @@ from sliceworks.base import clock, sockets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sliceworks.serving.gateway.http.lanes import Lanes
     from sliceworks.serving.gateway.http.pool import Pool
 
 _LARGE = 128 * 1024
@@ -182,6 +183,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._keep = self._paused = self._in_chunk = self._between = False
         self._used = 0
         self._head_size = 0
+        self._lanes: Lanes | None = None
         self.closed = False
         self.idle_since = 0.0
 
@@ -193,6 +195,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        self._leave_lane()
         del self._parser
         self._pool.forget(self)
         exchange, self._exchange = self._exchange, None
@@ -281,6 +284,7 @@ class UpstreamConnection(asyncio.Protocol):
         if exchange is None or not exchange.status:
             return  # An interim answer.
         self._exchange = exchange.connection = None
+        self._leave_lane()
         if self._keep and not self._paused:
             self._pool.give_back(self)
         else:
@@ -289,8 +293,29 @@ class UpstreamConnection(asyncio.Protocol):
 
     # Flow, and the end.
 
+    def take_lane(self, lanes: Lanes) -> None:
+        """Have the rest of an answer read together with all other streams. What is encrypted cannot be."""
+        if self._number >= 0 and not self._paused and not self.closed:
+            self._transport.pause_reading()
+            self._lanes = lanes
+            lanes.add(self._number, self._came)
+
+    def _came(self, data: bytes) -> None:
+        if data:
+            self.data_received(data)
+        else:
+            self._leave_lane()  # The transport finds the same end, and knows what to do.
+
+    def _leave_lane(self) -> None:
+        if self._lanes is not None:
+            self._lanes.remove(self._number)
+            self._lanes = None
+            if not self._paused and not self._transport.is_closing():
+                self._transport.resume_reading()
+
     def pause(self) -> None:
         if not self._paused and not self.closed:
+            self._leave_lane()
             self._paused = True
             self._transport.pause_reading()
 
@@ -302,4 +327,5 @@ class UpstreamConnection(asyncio.Protocol):
     def drop(self) -> None:
         """Drop the line."""
         if not self.closed:
+            self._leave_lane()
             self._transport.abort()
