@@ -36,7 +36,6 @@ def test_gpu_machines(name: str, machine: str, label: str, has: tuple[int, int, 
     assert (found.machine.name, found.accelerator) == (machine, label)
     assert (found.chips, found.machine.cpu, found.machine.memory, found.machine.local_ssds) == has
     assert found.node_labels() == {"cloud.google.com/gke-accelerator": label, "cloud.google.com/gke-accelerator-count": str(count)}
-    assert found.node_capacity()["nvidia.com/gpu"] == str(count)
     assert found.hosts * found.chips_per_host == found.chips
 
 
@@ -118,7 +117,6 @@ def test_zones() -> None:
     assert zones.of(v4, "flex-start") == ()
     assert "us-central1-ai1a" in zones.of(catalog.find("v6e-8"))
     assert zones.region_of("us-central1-ai1a") == zones.region_of("us-central1") == "us-central1"
-    assert zones.source(v4, "documented").title.startswith("docs.cloud.google.com")
 
 
 @pytest.mark.parametrize(

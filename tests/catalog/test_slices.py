@@ -151,7 +151,7 @@ def test_what_a_node_of_a_slice_is_marked_with() -> None:
         "cloud.google.com/gke-accelerator-count": "4",
     }
     assert found.node_taints() == [{"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"}]
-    assert found.node_capacity() == {"cpu": "180", "memory": "720Gi", "google.com/tpu": "4"}
+    assert found.machine.capacity() == {"cpu": "180", "memory": "720Gi"}
 
 
 def test_a_machine_says_what_is_left_for_pods() -> None:

@@ -92,9 +92,6 @@ class PodDesk(Desk):
     def until_gone(self, *names: str) -> None:
         self.until(lambda: not set(names) & set(self.pods()), f"{names} are gone")
 
-    def until_held(self, *names: str) -> None:
-        self.until(lambda: all(self.get_pod(name)["metadata"].get("finalizers") for name in names), f"{names} are held")
-
     def pod_pictures(self, *names: str) -> Obj:
         """What Kueue has put on pods."""
         pods = self.pods()

@@ -127,10 +127,6 @@ class GpuShape:
         """What GKE keeps other pods away with."""
         return [labels.taint(labels.GPU)]
 
-    def node_capacity(self) -> dict[str, str]:
-        """What the node has, once its driver is installed."""
-        return {**self.machine.capacity(), labels.GPU: str(self.chips)}
-
 
 T4 = Gpu("t4", "nvidia-tesla-t4", 16, ((1, 48, 312), (2, 48, 312), (4, 96, 624)))
 P4 = Gpu("p4", "nvidia-tesla-p4", 8, ((1, 24, 156), (2, 48, 312), (4, 96, 624)))

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from sliceworks.catalog.machines import Machine
 
-CAPACITIES = ("on-demand", "spot", "flex-start", "reservation", "calendar", "commitment-1y", "commitment-3y")
 HOME_REGION = "us-central1"
 """Where prices are known best."""
 

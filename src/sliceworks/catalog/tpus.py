@@ -181,10 +181,6 @@ class Slice:
         """What GKE keeps other pods away with."""
         return [labels.taint(labels.TPU)]
 
-    def node_capacity(self) -> dict[str, str]:
-        """What each of its nodes has."""
-        return {**self.machine.capacity(), labels.TPU: str(self.machine.chips)}
-
 
 _PD = ("pd-balanced", "pd-ssd")
 _HYPERDISK = ("hyperdisk-balanced",)

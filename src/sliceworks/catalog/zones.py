@@ -30,11 +30,6 @@ def of(accelerator: Accelerator, known: Known = "visible") -> tuple[str, ...]:
     return tuple(sorted(_zones(_of_gpu(accelerator.gpu.name, accelerator.machine.name)))) if known == "visible" else ()
 
 
-def source(accelerator: Accelerator, known: Known = "visible") -> data.Source:
-    """Who says so."""
-    return data.source("DOC" if isinstance(accelerator, Slice) and known != "visible" else "SKU")
-
-
 def _of_gpu(gpu: str, machine: str) -> Mapping[str, str]:
     """By the GPU where it is attached, else by the machine's series."""
     table: Mapping[str, Mapping[str, str]] = data.load("zones")["gpu"]

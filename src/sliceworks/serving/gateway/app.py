@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.state import State
     from sliceworks.serving.gateway.tracing import Span, Tracer
 
-log = logging.getLogger("sliceworks.gateway")
 access = logging.getLogger("sliceworks.gateway.access")
 
 OPEN = frozenset({"/health", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"})
