@@ -98,7 +98,8 @@ async def serve(console: Console, door: Door, *, names: Iterable[str] = (), read
     try:
         while not server.started and not serving.done():
             await asyncio.sleep(0.02)
-        ready()
+        if not server.should_exit:  # who gave up before it answered is not told where it would have
+            ready()
         await serving
     finally:
         warming.cancel()
