@@ -60,6 +60,30 @@ def test_a_missing_kubeconfig_is_told_before_anything_starts(capsys: pytest.Capt
     assert "none" in capsys.readouterr().err
 
 
+_INTERRUPTED_AT_ONCE = """
+import asyncio, os, signal, sys
+import uvicorn
+from sliceworks.cli.main import run
+
+begin = uvicorn.Server.startup
+
+async def startup(server, sockets=None):
+    os.kill(os.getpid(), signal.SIGINT)
+    while not server.should_exit:
+        await asyncio.sleep(0.01)
+    await begin(server, sockets)
+
+uvicorn.Server.startup = startup
+sys.exit(run(["console", "--kubeconfig", sys.argv[1], "--port", "0"]))
+"""
+
+
+def test_ctrl_c_before_it_answers_ends_it_without_a_word(config: Path) -> None:
+    command = [sys.executable, "-c", _INTERRUPTED_AT_ONCE, str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_the_address_has_the_token_in_its_fragment_and_each_start_its_own() -> None:
     first, second = open_door("127.0.0.1", 0), open_door("::1", 0)
     with first.listening, second.listening:

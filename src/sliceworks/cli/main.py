@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import signal
 import sys
 from typing import NoReturn
 
@@ -48,7 +49,10 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command line and leave the process."""
     _have_streams()
-    sys.exit(run())
+    code = run()
+    if code == _INTERRUPTED:  # impatient fingers must not break off what Python does at its end
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def _have_streams() -> None:
