@@ -9,14 +9,16 @@ import ssl
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from tests.support.certificates import self_signed
 from tests.support.gateways import Client, ask, chat, document, gateway, raw_upstream, read_request, until, upstream
 
 from sliceworks.base import clock, yamls
-from sliceworks.base.errors import SliceworksError
+from sliceworks.base.errors import SliceworksError, Unreachable
 from sliceworks.cli.main import run
+from sliceworks.serving import reaching
 from sliceworks.serving.gateway.program import Program
 from sliceworks.serving.gateway.state import read_document
 
@@ -168,6 +170,10 @@ def test_tls_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
             write(file, {"models": [model(one.url)], "listen": {"port": 0, "tls": tls}})
             async with gateway(read_document(file).spec, file) as gate:
                 assert await trusting(first, gate.port) == 200
+                near = reaching.to_service(Mock(), "default", "gateway", gate.port, ["127.0.0.1"], tls=True)
+                assert await reaching.whole(near, "GET", "/v1/models")  # as through an API server, which does not look either
+                with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+                    await reaching.whole(reaching.Direct(near.place), "GET", "/v1/models")
                 second = renew()
                 await gate.program.reload()
                 assert await trusting(second, gate.port) == 200
