@@ -64,12 +64,12 @@ def node_selector_errors(out: Errors, selector: Json, path: str) -> None:
 
 def node_term_errors(out: Errors, term: Json, path: str, *, check_values: bool = True) -> None:
     for index, need in enumerate(term.get("matchExpressions") or ()):
-        _node_requirement(out, need, f"{path}.matchExpressions[{index}]", check_values)
+        _requirement(out, need, f"{path}.matchExpressions[{index}]", of_nodes=True, check_values=check_values)
     for index, need in enumerate(term.get("matchFields") or ()):
         _field_requirement(out, need, f"{path}.matchFields[{index}]")
 
 
-def _requirement(out: Errors, term: Json, path: str) -> None:
+def _requirement(out: Errors, term: Json, path: str, *, of_nodes: bool = False, check_values: bool = True) -> None:
     operator, values = term.get("operator") or "", term.get("values") or ()
     if operator in ("In", "NotIn"):
         if not values:
@@ -77,10 +77,13 @@ def _requirement(out: Errors, term: Json, path: str) -> None:
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             out.append(forbidden(f"{path}.values", _VALUES_UNWANTED))
+    elif of_nodes and operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            out.append(required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
     else:
         out.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     qualified(out, term.get("key") or "", f"{path}.key")
-    for index, value in enumerate(values):
+    for index, value in enumerate(values) if check_values else ():
         named(out, value, f"{path}.values[{index}]", name_rules.label_value_errors)
 
 
@@ -91,25 +94,6 @@ def _meets(term: Json, labels: Labels) -> bool:
     if operator == "NotIn":
         return labels.get(key or "") not in (term.get("values") or ())
     return (key in labels) == (operator == "Exists")
-
-
-def _node_requirement(out: Errors, need: Json, path: str, check_values: bool) -> None:
-    operator, values = need.get("operator") or "", need.get("values") or ()
-    if operator in ("In", "NotIn"):
-        if not values:
-            out.append(required(f"{path}.values", _VALUES_NEEDED))
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            out.append(forbidden(f"{path}.values", _VALUES_UNWANTED))
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            out.append(required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
-    else:
-        out.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
-    qualified(out, need.get("key") or "", f"{path}.key")
-    if check_values:
-        for index, value in enumerate(values):
-            named(out, value, f"{path}.values[{index}]", name_rules.label_value_errors)
 
 
 def _field_requirement(out: Errors, need: Json, path: str) -> None:
