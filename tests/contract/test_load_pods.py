@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from tests.real.processes import free_port
+from tests.support.echoing import echoing
 from tests.support.load_tests import spec
 
 from sliceworks.base import clock
@@ -47,15 +47,8 @@ def address() -> str:
 
 @pytest.fixture
 def echo() -> Iterator[str]:
-    command = (sys.executable, "-m", "sliceworks", "gateway", "echo", "--port", "0", "--model", "*")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
-        assert server.stdout is not None
-        try:
-            found = re.search(r"http://\S+", server.stdout.readline())
-            assert found is not None
-            yield found[0]
-        finally:
-            server.terminate()
+    with echoing() as url:
+        yield url
 
 
 @pytest.fixture

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import yaml
+from tests.support.environments import example
 
-from sliceworks.base.yamls import load_path
 from sliceworks.infra.cloudbuild import builds
 from sliceworks.infra.stages import stages
 from sliceworks.infra.workspaces import Workspace
-from sliceworks.specs import documents
-from sliceworks.specs.environment import Environment
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "environments"
-
-
-def example(name: str) -> Environment:
-    [document] = load_path(EXAMPLES / name / "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    return found
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def build(name: str, verb: str) -> dict[str, Any]:

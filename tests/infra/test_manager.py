@@ -5,24 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.environments import example
 
-from sliceworks.base.yamls import load_path
 from sliceworks.infra import manager, needs
 from sliceworks.infra.workspaces import write_deployments
-from sliceworks.specs import documents
-from sliceworks.specs.environment import Environment
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "environments"
-
-
-def example(name: str) -> Environment:
-    [document] = load_path(EXAMPLES / name / "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    return found
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", ["saxml", "self-service", "training", "triton"])

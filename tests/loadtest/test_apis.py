@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.echoing import echoing
 from tests.support.load_tests import spec
 
 from sliceworks.loadtest import plans
@@ -30,17 +28,8 @@ TENSORS = {"inputs": [{"name": "x", "shape": [2], "datatype": "FP32"}]}
 @pytest.fixture(scope="module")
 def echo() -> Iterator[str]:
     """Answers with what it is asked, a word for a token."""
-    command = ("gateway", "echo", "--port", "0", "--model", "*", "--ttft", "20ms", "--token-time", "5ms")
-    with subprocess.Popen(
-        (sys.executable, "-m", "sliceworks", *command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as server:
-        assert server.stdout is not None
-        try:
-            found = re.search(r"http://\S+", server.stdout.readline())
-            assert found is not None
-            yield found[0]
-        finally:
-            server.terminate()
+    with echoing("--ttft", "20ms", "--token-time", "5ms") as url:
+        yield url
 
 
 def asked(url: str, folder: Path, **fields: Any) -> list[tuple[Record, str]]:

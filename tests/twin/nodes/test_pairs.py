@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-import yaml
+from tests.support.pairs import pairs
 
 from sliceworks.twin.nodes.engine import next_step, outcome
 from sliceworks.twin.nodes.matching import conditions
@@ -16,19 +16,11 @@ from sliceworks.twin.nodes.pod_status import NOWHERE, Addresses
 from sliceworks.twin.nodes.stages import built_in
 
 Object = dict[str, Any]
+PAIRS = Path(__file__).parent / "pairs"
 WHERE = Addresses("172.16.0.2", "10.0.0.2")
 
 
-def pairs() -> list[Any]:
-    """Every case of every file."""
-    return [
-        pytest.param(case, id=f"{file.stem}: {case['name']}")
-        for file in sorted((Path(__file__).parent / "pairs").glob("*.yaml"))
-        for case in yaml.load(file.read_text(), yaml.CSafeLoader)
-    ]
-
-
-@pytest.mark.parametrize("case", pairs())
+@pytest.mark.parametrize("case", pairs(PAIRS))
 def test_pair(case: Object) -> None:
     obj, now = case["input"], datetime.fromisoformat(case["now"])
     node = case.get("node", obj)
@@ -58,6 +50,6 @@ def _holding(obj: Object, node: Object | None) -> str | None:
 
 
 def test_every_stage_has_a_pair() -> None:
-    cases = [param.values[0] for param in pairs()]
+    cases = [param.values[0] for param in pairs(PAIRS)]
     seen = {case["output"]["stage"] if case["output"] else case.get("held") for case in cases}
     assert {stage.name for kind in ("Pod", "Node") for stage in built_in(kind)} <= seen

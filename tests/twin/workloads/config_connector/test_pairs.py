@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-import yaml
+from tests.support.pairs import pairs
 
 from sliceworks.schemas.config_connector import INSTALLED, marks
 from sliceworks.twin.nodes.engine import next_step, outcome
@@ -16,20 +16,12 @@ from sliceworks.twin.workloads.config_connector import cloud
 from sliceworks.twin.workloads.config_connector.controller import stages_of
 
 Object = dict[str, Any]
+PAIRS = Path(__file__).parent / "pairs"
 NOW = datetime.fromisoformat("2026-01-05T08:00:00Z")
 RESOURCES = {"Namespace": "/namespaces", "Secret": "/secrets"} | {kind: mark.resource for kind, mark in marks().items()}
 
 
-def pairs() -> list[Any]:
-    """Every case of every file."""
-    return [
-        pytest.param(case, id=f"{file.stem}: {case['name']}")
-        for file in sorted((Path(__file__).parent / "pairs").glob("*.yaml"))
-        for case in yaml.load(file.read_text(), yaml.CSafeLoader)
-    ]
-
-
-@pytest.mark.parametrize("case", pairs())
+@pytest.mark.parametrize("case", pairs(PAIRS))
 def test_pair(case: Object) -> None:
     obj, others = case["input"], {_place(other): other for other in case.get("others", ())}
     context = cloud.known(obj, lambda *place: others.get(place))
@@ -46,7 +38,7 @@ def test_pair(case: Object) -> None:
 
 
 def test_every_stage_has_a_pair() -> None:
-    seen = {param.values[0]["output"]["stage"] for param in pairs() if param.values[0]["output"]}
+    seen = {param.values[0]["output"]["stage"] for param in pairs(PAIRS) if param.values[0]["output"]}
     kinds = (*marks(), *INSTALLED)
     assert {stage.name for kind in kinds for stage in stages_of(kind)} - seen == {"settled", "settled-resource"}
 

@@ -1,0 +1,20 @@
+"""Behaviour that is data, tested by data: what comes out for what goes in, in the files of a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def pairs(folder: Path) -> list[Any]:
+    """Every case of every file."""
+    return [
+        pytest.param(case, id=f"{file.stem}: {case['name']}")
+        for file in sorted(folder.glob("*.yaml"))
+        for case in yaml.load(file.read_text(), yaml.CSafeLoader)
+    ]
