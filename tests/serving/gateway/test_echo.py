@@ -91,8 +91,9 @@ def test_requests_that_make_no_sense_are_refused_in_openais_words() -> None:
     async def main() -> None:
         async with upstream() as echo:
             wrong = [b"{", {"model": "m"}, {"model": "m", "messages": []}, {"messages": []}, {"model": "n", "messages": [{}]}]
+            wrong += [chat(max_tokens=-1), chat(max_tokens="5")]
             got = await asyncio.gather(*(ask(echo.port, "POST", "/v1/chat/completions", body) for body in wrong))
-            assert [each.status for each in got] == [400, 400, 400, 400, 404]
+            assert [each.status for each in got] == [400, 400, 400, 400, 404, 400, 400]
             assert all(each.json["error"]["message"] for each in got)
 
     clock.run(main())

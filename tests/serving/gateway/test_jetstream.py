@@ -48,6 +48,20 @@ def test_one_of_several_models_must_be_named() -> None:
     clock.run(main())
 
 
+ODD: list[dict[str, Any]] = [
+    {"max_tokens": 0},
+    {"temperature": "hot"},
+    {"n": 2},
+    {"best_of": [1]},
+    {"stop": 5},
+    {"stop": [5]},
+    {"prompt": ["a", "b"]},
+    {"logprobs": 1},
+    {"tools": [{}]},
+    {"response_format": {"type": "json_object"}},
+]
+
+
 @pytest.mark.parametrize("kind", ["jetstream", "triton"])
 def test_openais_protocol(kind: str) -> None:
     async def main() -> None:
@@ -64,6 +78,15 @@ def test_openais_protocol(kind: str) -> None:
             assert b'"completion_tokens":2' in stream.body
             text = await gate.ask("POST", "/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 1})
             assert text.json["choices"][0]["text"] == "x"
+            body = {"model": "m", "prompt": "a b c d e", "max_tokens": 5, "stop": ["x", " c d"]}
+            for streamed in (False, True):
+                until_then = await gate.ask("POST", "/v1/completions", {**body, "stream": streamed})
+                events = [until_then.body] if not streamed else [each[6:] for each in until_then.body.split(b"\n\n")[:-2]]
+                said = [orjson.loads(event)["choices"][0] for event in events]
+                assert ("".join(each["text"] for each in said), said[-1]["finish_reason"]) == ("a b", "stop")
+            for odd in ODD:
+                refused = await gate.ask("POST", "/v1/completions", {**body, **odd})
+                assert (refused.status, refused.json["error"]["param"]) == (400, next(iter(odd)))
             image = [{"type": "image_url", "image_url": {"url": "data:"}}]
             refused = await gate.ask("POST", "/v1/chat/completions", chat(image))  # type: ignore[arg-type]
             assert (refused.status, refused.json["error"]["message"]) == (400, "this model takes text alone")

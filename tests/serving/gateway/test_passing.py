@@ -155,5 +155,9 @@ def test_embeddings_and_models() -> None:
             assert [each["id"] for each in (await gate.ask("GET", "/v1/models")).json["data"]] == ["m"]
             assert (await gate.ask("GET", "/v1/models/m")).json["id"] == "m"
             assert (await gate.ask("GET", "/v1/models/other")).status == 404
+            backends = [{"kind": "echo", "url": echo.url}]
+            async with gateway(document(models=[{"name": "org/m", "aliases": ["short"], "backends": backends}])) as named:
+                for path, name in (("org/m", "org/m"), ("org%2Fm", "org/m"), ("short", "short")):
+                    assert (await named.ask("GET", f"/v1/models/{path}")).json["id"] == name
 
     clock.run(main())

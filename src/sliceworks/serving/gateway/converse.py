@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.base.http.messages import EVENTS, JSON
-from sliceworks.base.http.refusals import Refusal
+from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving.gateway import talking
 from sliceworks.serving.gateway.calls import Call
 from sliceworks.serving.gateway.forms import DONE, Form, why_ended
@@ -15,6 +15,7 @@ from sliceworks.serving.gateway.http.upstream import Broken, Late
 from sliceworks.serving.gateway.peek import parse, tokens_asked
 from sliceworks.serving.gateway.refusals import broken_backend, slow_backend, too_many_tokens
 from sliceworks.serving.gateway.relay import Interrupted
+from sliceworks.serving.gateway.stops import Stops, stops_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.servers import Server
 
+_UNKNOWN = ("tools", "functions", "logprobs", "top_logprobs", "echo", "suffix")
 _OPERATIONS = {"/v1/chat/completions": "chat", "/v1/completions": "text_completion"}
 
 
@@ -36,11 +38,28 @@ async def converse(application: Application, request: Request, reply: Reply, cal
         raise Refusal(400, "wrong_protocol", f"the model {served.name!r} has no {request.path}")
     data = parse(request.body)
     asked = tokens_asked(data)
+    _check(data, asked)
     if served.max_tokens is not None and (asked or 0) > served.max_tokens:
         raise too_many_tokens(asked or 0, served.max_tokens)
     call = Call(request, reply, caller, served, operation, request.path, request.body)
     talk = _Talk(application, call, {**data, "max_tokens": asked})
     await application.carry(call, talk.answer)
+
+
+def _check(data: dict[str, Any], asked: int | None) -> None:
+    """Refuse what the servers behind could not do, rather than leave it out."""
+    if asked is not None and asked < 1:
+        raise malformed("max_tokens must be 1 or more", param="max_tokens")
+    if not isinstance(data.get("temperature"), int | float | None):
+        raise malformed("temperature must be a number", param="temperature")
+    several = next((name for name in ("n", "best_of") if data.get(name) is not None and data[name] != 1), "")
+    if several:
+        raise malformed(f"{several} must be 1: this model's server gives one answer", param=several)
+    form = data.get("response_format")
+    unknown = [name for name in _UNKNOWN if data.get(name)]
+    if unknown or (isinstance(form, dict) and form.get("type") != "text"):
+        name = unknown[0] if unknown else "response_format"
+        raise malformed(f"this model's server knows no {name}", param=name)
 
 
 class _Talk:
@@ -50,6 +69,8 @@ class _Talk:
         self._application, self._call, self._data = application, call, data
         self._chat = call.operation == "chat"
         self._prompt = talking.prompt_of(data, chat=self._chat)
+        self._stops = Stops(stops_of(data))
+        self._heard = 0
         # Sax gives an answer whole, and does not say how many tokens it has.
         self._most = (
             None if call.served.model.kind == "sax" else data["max_tokens"] or call.served.max_tokens or talking.DEFAULT_TOKENS
@@ -86,7 +107,7 @@ class _Talk:
         while True:
             server = await call.served.group.another(tried, call.served.timeouts.connect)
             server.began()
-            pieces = talking.talk(self._application, call, server, self._data, self._prompt)
+            pieces = self._text(server)
             kept, failed = False, False
             try:
                 first = await anext(pieces, None)
@@ -105,6 +126,22 @@ class _Talk:
             tried.append(server)
             self._application.measures.retries.add(call.served.name, str(refusal.status))
 
+    async def _text(self, server: Server) -> AsyncGenerator[str, None]:
+        """What a server says, up to the first stop."""
+        self._stops, self._heard = Stops(stops_of(self._data)), 0
+        pieces = talking.talk(self._application, self._call, server, self._data, self._prompt)
+        try:
+            async for piece in pieces:
+                self._heard += 1
+                if (said := self._stops.add(piece)) or not piece:
+                    yield said
+                if self._stops.met:
+                    return
+            if self._stops.held:
+                yield self._stops.held
+        finally:
+            await pieces.aclose()
+
     async def _deliver(self, pieces: AsyncGenerator[str, None], first: str | None) -> None:
         call = self._call
         form = Form(f"chatcmpl-{call.id.decode('latin-1')}", call.served.name, chat=self._chat)
@@ -118,10 +155,10 @@ class _Talk:
                 self._send(form.piece(piece) if said else form.opening(piece))
             said.append(piece)
             piece = await anext(pieces, None)
-        usage = {"prompt_tokens": max(1, len(self._prompt.encode()) // 4), "completion_tokens": len(said)}
+        usage = {"prompt_tokens": max(1, len(self._prompt.encode()) // 4), "completion_tokens": self._heard}
         usage["total_tokens"] = sum(usage.values())
         call.told = (usage["prompt_tokens"], usage["completion_tokens"])
-        why = why_ended(len(said), self._most)
+        why = "stop" if self._stops.met else why_ended(self._heard, self._most)
         if not stream:
             call.reply.send(200, [JSON, (b"x-request-id", call.id)], form.whole("".join(said), usage, why))
             return

@@ -24,7 +24,10 @@ DEFAULT_TOKENS = 256
 def prompt_of(data: dict[str, Any], *, chat: bool) -> str:
     """The text that is asked: a prompt, or a conversation as one text. Each turn says who speaks, unless there is one alone."""
     if not chat:
-        return str(text_of(data.get("prompt", "")))
+        prompt = data.get("prompt", "")
+        if isinstance(prompt, list) and len(prompt) != 1:
+            raise Refusal(400, "invalid_request", "this model's server takes one prompt at a time, as text", param="prompt")
+        return text_of(prompt)
     messages = data.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
         raise Refusal(400, "invalid_request", "messages must be a list of messages", param="messages")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.http.refusals import Refusal
+from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving.gateway.echo.wheel import Wheel
 
 if TYPE_CHECKING:
@@ -82,8 +82,10 @@ class Engine:
             raise Refusal(self.settings.error_status, "echo_error", "the echo model was told to fail now and then")
         return record
 
-    def words(self, prompt: str, most: int | None) -> list[str]:
+    def words(self, prompt: str, most: Any) -> list[str]:
         """The answer, token by token: the words of the prompt, over again where more are wanted."""
+        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
+            raise malformed("the number of tokens must be a whole one, 1 or more", param="max_tokens")
         wanted = most or self.settings.tokens or _DEFAULT_TOKENS
         said = prompt.split(None, wanted)[:wanted] or ["…"]
         wanted = wanted if most or self.settings.tokens else len(said)

@@ -67,11 +67,11 @@ async def _infer(engine: Engine, request: Request, reply: Reply, name: str) -> N
         raise malformed("the echo model takes tensors as JSON only")
     data = _parsed(request)
     inputs = data.get("inputs")
-    if not isinstance(inputs, list) or not inputs:
+    if not isinstance(inputs, list) or not inputs or not all(isinstance(each, dict) and "name" in each for each in inputs):
         raise malformed("inputs must be a list of tensors")
     record = engine.arrive("infer", name, "", len(request.body))
     await engine.think(record, 1)
-    outputs = [{**tensor, "name": tensor["name"].replace("INPUT", "OUTPUT")} for tensor in inputs]
+    outputs = [{**tensor, "name": str(tensor["name"]).replace("INPUT", "OUTPUT")} for tensor in inputs]
     told = {"model_name": name, "model_version": "1", "outputs": outputs}
     reply.send(200, [JSON], orjson.dumps({**told, **({"id": data["id"]} if "id" in data else {})}))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import orjson
 
@@ -11,7 +12,6 @@ from sliceworks.base.http.messages import JSON
 from sliceworks.serving.gateway.calls import Call
 from sliceworks.serving.gateway.converse import converse
 from sliceworks.serving.gateway.peek import Peek, limited, peek, renamed
-from sliceworks.serving.gateway.refusals import unknown_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,12 +69,13 @@ class OpenAi:
         await self._application.carry(call)
 
     def _models(self, request: Request, reply: Reply, caller: Caller) -> None:
-        visible = {served.name: served for served in self._application.state.visible(caller)}
-        name = request.path.removeprefix("/v1/models").removeprefix("/")
-        if name and name not in visible:
-            raise unknown_model(name)
-        listed = [_card(each) for each in ([name] if name else visible)]
-        reply.send(200, [JSON], orjson.dumps(listed[0] if name else {"object": "list", "data": listed}))
+        name = unquote(request.path.removeprefix("/v1/models").removeprefix("/"))
+        if name:
+            self._application.model(name, caller)
+            reply.send(200, [JSON], orjson.dumps(_card(name)))
+            return
+        listed = [_card(each.name) for each in self._application.state.visible(caller)]
+        reply.send(200, [JSON], orjson.dumps({"object": "list", "data": listed}))
 
 
 def _card(name: str) -> dict[str, object]:
