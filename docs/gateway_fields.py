@@ -35,8 +35,8 @@ On the admin port, with the admin key: `GET /metrics`, `GET /admin/status`, `POS
 `POST /publish`, `PUT /update`, `POST /unpublish?model_id=`. `/healthz` and `/readyz` need no key.
 
 OpenAI's routes on servers of other kinds give one answer of text: `stop` is seen to by the gateway, `temperature` and the number of
-tokens are passed on in the server's own words, and what those have no word for (`n`, `tools`, `logprobs`, `response_format`, several
-prompts) is refused. Conversations become one text.
+tokens are passed on in the server's own words, and what those have no word for (`n`, `tools`, `logprobs`, `response_format`,
+several prompts) is refused. Conversations become one text.
 
 A key is sent as `Authorization: Bearer KEY`, or as `x-api-key` or `api-key`; over gRPC in the metadata of the same names. Keys,
 cookies and headers between two machines are not passed on to servers. Every answer has an `x-request-id`: the client's, or a new
