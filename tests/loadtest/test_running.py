@@ -198,7 +198,7 @@ def test_a_sender_that_is_killed_leaves_what_it_measured(tmp_path: Path) -> None
     outcome, plan = clock.run(main())
     done = Done(tmp_path, golden, outcome, plan)
     assert outcome.lost_workers == (1,)
-    assert "senders that did not come to their end: 1" in done.result["problems"]
+    assert "1 of 2 senders did not come to its end: number 1" in done.result["problems"]
     killed, whole = sorted(many for (many,) in done.ask("SELECT count(*) FROM requests GROUP BY worker"))
     assert 0 < killed < whole == 50
     assert done.result["summary"]["delivery"]["share"] < 1

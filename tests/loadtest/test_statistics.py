@@ -127,6 +127,15 @@ def test_good_is_what_keeps_all_objectives(tmp_path: Path) -> None:
     assert found.good == 1
 
 
+def test_what_is_good_is_part_of_what_was_answered_meanwhile(tmp_path: Path) -> None:
+    """Asked for before, and answered then; answered then; asked for then, and answered too late to count."""
+    records = [record(0, 0.4, first=0.1, ends=0.2), record(1, 0.6, first=0.1, ends=0.2), record(2, 0.9, first=0.05, ends=0.2)]
+    found = summary(tmp_path, records, 1.0, begins=0.5, objectives=("e2e p95 < 1s",))
+    assert (found.requests, found.answered, found.good) == (2, 2, 2)
+    found = summary(tmp_path, records, 1.0, begins=0.5, objectives=("ttft p95 < 80ms",))
+    assert (found.answered, found.good) == (2, 0)
+
+
 def test_a_stall_shows_as_theory_says(tmp_path: Path) -> None:
     """A server that stands still for 2 s once in 20 s: of even requests a tenth wait, from 2 s down to nothing."""
     moments = np.arange(2_000) / 100

@@ -80,9 +80,11 @@ async def _run(plan: Plan, place: Path, test: Test, locust: Locust | None) -> Ou
 
 async def interruptible(run: Any) -> Outcome:
     """A run that Ctrl-C ends in good order."""
+    from sliceworks.loadtest.running import INTERRUPTED
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, run.stop, "it was interrupted")
+        loop.add_signal_handler(number, run.stop, INTERRUPTED)
     outcome: Outcome = await run.run()
     return outcome
 

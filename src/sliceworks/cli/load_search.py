@@ -55,28 +55,40 @@ def search(*, file: Path, objectives: tuple[str, ...], url: str, output: str, **
         found = Search(how["first"], how["most"], how["precision"])
     except ValueError as error:
         raise UsageError(str(error)) from error
-    for rate in found.rates():
-        _probe(found, test, rate, how["lasts"], wanted)
+    whole = all(_probe(found, test, rate, how["lasts"], wanted) for rate in found.rates())
     _show(found, output)
-    return 0 if found.held else 1
+    if not whole:
+        progress.say("interrupted: this is what was found until then")
+    return 0 if found.held and whole else 1
 
 
-def _probe(found: Search, test: Test, rate: float, lasts: float, objectives: list[str]) -> None:
+def _probe(found: Search, test: Test, rate: float, lasts: float, objectives: list[str]) -> bool:
+    """Try a rate; False when somebody interrupted that, which says nothing about the rate."""
     from dataclasses import replace
 
     from sliceworks.cli import load_perform
     from sliceworks.loadtest.report import words
+    from sliceworks.loadtest.running import INTERRUPTED, NotStarted
     from sliceworks.loadtest.searching import Probe
     from sliceworks.specs.load_test import Stage
 
     stage = Stage.model_validate({"poisson": rate, "for": lasts})
     warm = min(test.spec.warm_up, lasts / 4)
     spec = test.spec.model_copy(update={"stages": [stage], "slo": objectives, "warm_up": warm})
-    run, folder = load_perform.performed(replace(test, spec=spec, name=f"{test.name}-at-{rate:.4g}"), tags={"search": test.name})
+    named = replace(test, spec=spec, name=f"{test.name}-at-{rate:.4g}")
+    try:
+        run, folder = load_perform.performed(named, tags={"search": test.name})
+    except NotStarted as error:
+        if error.why != INTERRUPTED:
+            raise
+        return False
     load_perform.store(folder, test)
+    if run["stopped"] == INTERRUPTED:
+        return False
     held = bool(run["valid"] and run["kept"])
     found.add(Probe(rate, held, bool(run["valid"]), words.verdict(run), str(folder)))
     progress.say(f"{rate:8.4g}/s  {'holds' if held else 'does not hold'}: {words.verdict(run)}")
+    return True
 
 
 def _show(found: Search, output: str) -> None:

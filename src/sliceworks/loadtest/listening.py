@@ -65,7 +65,7 @@ class Listener:
         self.stopping.set()
 
     def came_to_its_end(self, index: int) -> bool:
-        """Whether a sender has said that it sent all it had to send."""
+        """Whether a sender has said that it sent all it had to send, or all until it was told to stop."""
         return index in self._whole
 
     def hear(self, index: int, line: dict[str, Any]) -> None:
@@ -75,7 +75,8 @@ class Listener:
             return
         if known := line.pop("clock", {}):
             self.clocks = self.clocks.and_of(known)
-        if line.pop("done", False):
+        told = line.pop("stopped", False) and self.stopping.is_set()
+        if line.pop("done", False) or told:
             self._whole.add(index)
         if problem := line.pop("problem", ""):
             self.stop(f"sender {index} cannot write its rows: {problem}")

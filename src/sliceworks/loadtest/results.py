@@ -43,7 +43,9 @@ def judge(summary: Summary, plan: Plan, outcome: Outcome) -> list[str]:
     if outcome.stopped:
         found.append(f"ended early: {outcome.stopped}")
     if outcome.lost_workers:
-        found.append(f"senders that did not come to their end: {', '.join(map(str, outcome.lost_workers))}")
+        many, numbers = len(outcome.lost_workers), ", ".join(map(str, outcome.lost_workers))
+        whose = "its" if many == 1 else "their"
+        found.append(f"{many} of {spec.workers.count} senders did not come to {whose} end: number {numbers}")
     found += outcome.notes
     delivery = summary.delivery
     if delivery.share < spec.delivery.share:
@@ -96,6 +98,7 @@ def conclude(
         "began": outcome.began,
         "clocks": asdict(outcome.clocks) if outcome.clocks.senders else {},
         "tags": {**spec.tags, **tags},
+        "stopped": outcome.stopped,
         "valid": not problems,
         "problems": problems,
         "objectives": [asdict(each) for each in kept],

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sliceworks.loadtest.plans import Plan
 
 TEST = "test.json"
+INTERRUPTED = "it was interrupted"
+"""Why a run ended early that somebody has ended."""
 _GRACE = 25.0
 _LINE = 16 * 1024 * 1024
 
@@ -151,11 +153,19 @@ async def start(
     )
 
 
-def not_started(why: str, folder: Path) -> SliceworksError:
-    """Nothing was sent, so there is nothing to keep."""
-    if why:
-        return SliceworksError(f"the test ended before its first request: {why}")
-    return SliceworksError("the senders did not start", hint=f"look at {folder / 'senders.log'}")
+class NotStarted(SliceworksError):
+    """Nothing was sent, so there is nothing to keep. `why` is empty where nobody knows."""
+
+    why = ""
+
+
+def not_started(why: str, folder: Path) -> NotStarted:
+    """What to say of a test that never began."""
+    if not why:
+        return NotStarted("the senders did not start", hint=f"look at {folder / 'senders.log'}")
+    found = NotStarted(f"the test ended before its first request: {why}")
+    found.why = why
+    return found
 
 
 def tell_stop(process: asyncio.subprocess.Process) -> None:

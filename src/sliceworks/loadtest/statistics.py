@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sliceworks.loadtest.samples import Counted, Values
-from sliceworks.loadtest.tables import MEASURES, TOKENS, Table, number
+from sliceworks.loadtest.tables import MEASURES, TOKENS, Table, kept, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,9 +83,10 @@ class Summary:
     tokens_in: int
     tokens_out: int
     bytes_in: int
-    good: int
     answered: int
     """Answers that ended in this time, whenever they were asked for."""
+    good: int
+    """Those of them that kept all objectives."""
     tokens_meanwhile: float
     """Tokens that came in this time."""
     coalesced: float
@@ -128,7 +129,7 @@ def summarise(folder: Path, window: Window, objectives: tuple[Objective, ...] = 
         if whole.count:
             spreads["itl"] = _spread(whole, gaps, _fives(gaps), wanted, steady=window.steady)
         tokens_in, tokens_out, bytes_in = table.one(f"sum(tokens_in), sum({TOKENS}), sum(bytes_in)")
-        answered, tokens, sent = table.one(_meanwhile(window), "everything")
+        answered, good, tokens, sent = table.one(_meanwhile(window, objectives), "everything")
         return Summary(
             seconds=max(window.ends - window.begins, 0.0),
             requests=table.count,
@@ -139,8 +140,8 @@ def summarise(folder: Path, window: Window, objectives: tuple[Objective, ...] = 
             tokens_in=int(tokens_in or 0),
             tokens_out=int(tokens_out or 0),
             bytes_in=int(bytes_in or 0),
-            good=int(table.within(objectives).sum()),
             answered=answered,
+            good=good,
             tokens_meanwhile=float(tokens or 0),
             coalesced=float(whole.counts[whole.values <= 0].sum() / whole.count) if whole.count else 0.0,
             delivery=_delivery(table, window, spreads.get("delay"), sent),
@@ -155,7 +156,7 @@ def _of_all(objective: Objective, values: Floats, table: Table) -> float | None:
     return Values(values).at([100 * place / len(values)])[0] if 0 < place <= len(values) else float("inf")
 
 
-def _meanwhile(window: Window) -> str:
+def _meanwhile(window: Window, objectives: tuple[Objective, ...]) -> str:
     """What ended, what came and what left between two moments: a server that is behind answers less than it is asked.
 
     Tokens of an answer are taken to have come evenly between its first and its end.
@@ -166,6 +167,7 @@ def _meanwhile(window: Window) -> str:
     share = f"CASE WHEN ended > first_token THEN {inside} ELSE {at_once} END"
     return (
         f"count(*) FILTER (failure IS NULL AND ended >= {begins} AND ended < {ends}), "
+        f"count(*) FILTER ({kept(objectives)} AND ended >= {begins} AND ended < {ends}), "
         f"sum({TOKENS} * ({share})) FILTER (failure IS NULL), "
         f"count(*) FILTER (sent >= {begins} AND sent < {ends})"
     )

@@ -116,9 +116,15 @@ class Table:
 
     def within(self, objectives: tuple[Objective, ...]) -> NDArray[np.bool_]:
         """Which requests succeeded within the limits of all objectives."""
-        good = self.good.copy()
-        for each in objectives:
-            if each.measure in _EACH:
-                values = self.column(_EACH[each.measure])
-                good &= ~(values >= each.limit) if each.measure in _NOT_ALWAYS else values < each.limit
+        good: NDArray[np.bool_] = self.column(kept(objectives)) > 0
         return good
+
+
+def kept(objectives: tuple[Objective, ...]) -> str:
+    """In SQL: whether a request succeeded within the limits of all objectives. What it has no value for, it has not kept."""
+    said = ["failure IS NULL"]
+    for each in objectives:
+        if each.measure in _EACH:
+            fine = "true" if each.measure in _NOT_ALWAYS else "false"
+            said.append(f"coalesce(({_EACH[each.measure]}) < {number(each.limit)}, {fine})")
+    return f"({' AND '.join(said)})"

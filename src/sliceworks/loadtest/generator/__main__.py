@@ -133,7 +133,8 @@ def _follow(job: Job, runner: Any, asker: clocks.Asker | None = None) -> int:
             break
     if job.worker is not None:
         job.done.wait(GRACE)
-        _say({**job.worker.tally.told(), "done": job.finished and not job.worker.stopped, "clock": _clock(job, asker)})
+        stopped = job.worker.stopped
+        _say({**job.worker.tally.told(), "done": job.finished and not stopped, "stopped": stopped, "clock": _clock(job, asker)})
     if isinstance(runner, WorkerRunner):
         runner._send_stats()  # Locust's own counts go to the master every few seconds: the last ones now
         gevent.sleep(0.2)

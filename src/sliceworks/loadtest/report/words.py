@@ -68,7 +68,8 @@ def facts(run: dict[str, Any]) -> list[tuple[str, str]]:
     if clocks := run.get("clocks"):
         drift = f", and drifted by up to {time(clocks['drift'])}" if clocks["drift"] else ""
         known = f"set by one to within {time(clocks['uncertain'])}; their own were up to {time(clocks['apart'])} apart"
-        found.append(("clocks", f"of {clocks['senders']} senders, {known}{drift}"))
+        whose = f"of {clocks['senders']} senders" if clocks["senders"] > 1 else "of one sender"
+        found.append(("clocks", f"{whose}, {known}{drift}"))
     if run["objectives"]:
         found.insert(3, ("goodput", f"{summary['goodput']:,.1f} requests/s within all objectives"))
     return found

@@ -1,0 +1,70 @@
+"""A search that somebody interrupts: no further rate is tried, and what was cut short says nothing about its rate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from sliceworks.base import yamls
+from sliceworks.cli import load_perform
+from sliceworks.cli.main import run
+from sliceworks.loadtest.running import INTERRUPTED, not_started
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCUMENT = {
+    "apiVersion": "sliceworks.dev/v1alpha1",
+    "kind": "LoadTest",
+    "metadata": {"name": "limit"},
+    "spec": {
+        "target": {"url": "http://127.0.0.1:1"},
+        "model": "echo",
+        "prompts": {"texts": ["one"]},
+        "stages": [{"constant": 1, "for": "1s"}],
+        "slo": ["errors < 1%"],
+    },
+}
+
+
+def result(stopped: str) -> dict[str, Any]:
+    problems = [f"ended early: {stopped}"] if stopped else []
+    return {"valid": not problems, "kept": True, "stopped": stopped, "problems": problems, "objectives": []}
+
+
+@pytest.mark.parametrize("began", [True, False])
+def test_nothing_more_is_tried(
+    began: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried: list[str] = []
+
+    def performed(test: Any, **_more: Any) -> tuple[dict[str, Any], Path]:
+        tried.append(test.name)
+        if len(tried) == 2 and not began:
+            raise not_started(INTERRUPTED, tmp_path)
+        return result(INTERRUPTED if len(tried) == 2 else ""), tmp_path / test.name
+
+    monkeypatch.setattr(load_perform, "performed", performed)
+    file = tmp_path / "test.yaml"
+    file.write_text(yamls.dump(DOCUMENT))
+    assert run(["load", "search", "-f", str(file), "--from", "4", "--most", "64", "-o", "json"]) == 1
+    told = capsys.readouterr()
+    found = orjson.loads(told.out)
+    assert tried == ["limit-at-4", "limit-at-8"]
+    assert (found["held"], found["failed"], [each["rate"] for each in found["probes"]]) == (4, None, [4])
+    assert "interrupted: this is what was found until then" in told.err
+
+
+def test_senders_that_do_not_start_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def performed(test: Any, **_more: Any) -> tuple[dict[str, Any], Path]:
+        raise not_started("", tmp_path)
+
+    monkeypatch.setattr(load_perform, "performed", performed)
+    file = tmp_path / "test.yaml"
+    file.write_text(yamls.dump(DOCUMENT))
+    assert run(["load", "search", "-f", str(file)]) == 1
+    assert "error: the senders did not start" in capsys.readouterr().err
