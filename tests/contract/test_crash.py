@@ -7,11 +7,14 @@ import random
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.clusters import TwinCluster
 from tests.support.objects import config_map
+
+from sliceworks.base.clock import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +41,10 @@ class Ledger:
             self.counters[name] = counter
             self.version = max(self.version, version)
 
+    def has_grown(self, version: int) -> bool:
+        """Whether as much was acknowledged."""
+        return self.version >= version
+
 
 @pytest.mark.timeout(600)
 def test_no_acknowledged_write_is_lost(tmp_path: Path) -> None:
@@ -53,7 +60,8 @@ def test_no_acknowledged_write_is_lost(tmp_path: Path) -> None:
             load.append(threading.Thread(target=follow, args=(twin, ledger)))
             for thread in load:
                 thread.start()
-            time.sleep(chance.uniform(0.01, 0.15))
+            assert wait_until(partial(ledger.has_grown, ledger.version + WRITERS), 30)
+            time.sleep(chance.uniform(0.0, 0.1))
             twin.process.kill()
             for thread in load:
                 thread.join(30)

@@ -20,7 +20,7 @@ from sliceworks.loadtest.rows import NEVER, Failure, Record
 from sliceworks.specs.load_test import Times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -189,6 +189,12 @@ def test_a_request_that_leaves_slowly_is_not_taken_for_idle() -> None:
     other.close()
 
 
+def until(true: Callable[[], bool]) -> None:
+    with gevent.Timeout(20):
+        while not true():
+            gevent.sleep(0.002)
+
+
 def test_what_is_due_goes_before_what_has_come_is_read(made: list[Any]) -> None:
     _, client = both(made, [OK])
     seen: list[int] = []
@@ -204,9 +210,8 @@ def test_what_is_due_goes_before_what_has_come_is_read(made: list[Any]) -> None:
 def test_connections_are_open_before_they_are_needed(made: list[Any]) -> None:
     server, client = both(made, [OK])
     client.wire.keep_ready()
-    gevent.sleep(0.1)
+    until(lambda: server.connections > 1 and not client.wire._opening)
     opened = server.connections
-    assert opened > 1
     client.ask()
     assert server.connections <= opened + 1
 
@@ -215,9 +220,9 @@ def test_the_end_of_the_test_ends_what_is_under_way(made: list[Any]) -> None:
     _, client = both(made, [5.0])
     record, ends = Record(0, 0, 0), list[Record]()
     client.wire.send(b"POST /x HTTP/1.1\r\nContent-Length: 0\r\n\r\n", Bytes(record), lambda answer: ends.append(answer.record))
-    gevent.sleep(0.02)
+    until(lambda: bool(client.wire._busy))
     client.wire.close()
-    gevent.sleep(0.02)
+    until(lambda: bool(ends))
     assert ends == [record]
     assert record.failure is Failure.INTERRUPTED
 
