@@ -98,6 +98,8 @@ def test_a_model_answers_a_prompt_piece_by_piece_until_it_is_stopped(browser: Br
         page.get_by_role("button", name="Send").click()
         expect(page.get_by_label("Answer")).to_contain_text("Tell me about slices Tell me")
         expect(page.get_by_role("region", name="Latency")).to_contain_text("healthy")
+        if pictures_wanted():
+            expect(page.get_by_role("row", name=re.compile("^parrot"))).to_contain_text("ms")
         visit.picture("model")
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_text(re.compile(r"stopped after \d+ pieces"))).to_be_visible()

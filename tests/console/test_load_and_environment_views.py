@@ -49,7 +49,7 @@ def test_runs_come_newest_first_and_those_that_cannot_be_read_are_told_of(tmp_pa
 def test_a_change_says_whether_it_is_for_the_worse() -> None:
     worse = loads.shift(Change("e2e p99", 1.0, 1.5, 0.4, 0.6, 0.05))
     assert (worse.verdict, worse.tone, worse.change) == ("worse", "bad", "+50.0%")
-    assert loads.shift(Change("errors", 0.01, 0.0, -0.02, -0.005, 0.005, points=True)).change == "-1.00% points"
+    assert loads.shift(Change("errors", 0.01, 0.0, -0.02, -0.005, 0.005, points=True)).change == "-1.00 points"
 
 
 @pytest.mark.parametrize(

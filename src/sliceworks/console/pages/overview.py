@@ -68,7 +68,7 @@ def nodes(found: Overview, now: datetime, knows: Callable[..., bool]) -> list[No
 
 
 def _numbers(found: Overview, knows: Callable[..., bool]) -> Node:
-    share = f"{100 * found.used / found.quota:.0f} % of {amount_of(found.quota)}" if found.quota else "no quota"
+    share = f"{100 * found.used // found.quota:.0f} % of {amount_of(found.quota)}" if found.quota else "no quota"
     priced = found.running - found.unpriced
     cost = "list prices" if not found.unpriced else f"without {counted(found.unpriced, 'job')} of unknown price"
     hosts = ["of ", amount_of(found.hosts), " · ", link("Slices", "/slices")]

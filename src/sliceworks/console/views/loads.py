@@ -94,7 +94,7 @@ def run(folder: str, data: dict[str, Any]) -> Run:
 def shift(change: Change) -> Shift:
     """A change in words."""
     if change.figure == "errors":
-        shown = (f"{change.before:.2%}", f"{change.after:.2%}", f"{change.relative:+.2%} points")
+        shown = (f"{change.before:.2%}", f"{change.after:.2%}", f"{100 * change.relative:+.2f} points")
     else:
         shown = (words.time(change.before), words.time(change.after), f"{change.relative:+.1%}")
     return Shift(change.figure, *shown, f"{change.low:+.1%} … {change.high:+.1%}", change.verdict)

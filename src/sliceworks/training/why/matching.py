@@ -98,14 +98,14 @@ def amount(value: Fraction, resource: str) -> str:
         number = float(value)
         text = f"{number / 2**30:,.0f} GiB" if number >= 2**30 else f"{number / 2**20:,.0f} MiB"
         return f"{text} of {resource}"
-    return f"{float(value):g} {unit(resource, many=value != 1)}"
+    return f"{float(value):,.10g} {unit(resource, many=value != 1)}"
 
 
 def share(free: Fraction, whole: Fraction, resource: str) -> str:
     """How much is free of a whole: `none of 32 TPU chips is free`, `4 of 16 CPUs are free`."""
     if not free:
         return f"none of {amount(whole, resource)} is free"
-    part = amount(free, resource) if resource in _BYTES else f"{float(free):g}"
+    part = amount(free, resource) if resource in _BYTES else f"{float(free):,.10g}"
     return f"{part} of {amount(whole, resource)} {'is' if free == 1 else 'are'} free"
 
 
