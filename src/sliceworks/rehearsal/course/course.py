@@ -7,16 +7,16 @@ seed give the same record, but for what is measured.
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
-from sliceworks.base import clock, collector
+from sliceworks.base import clock, collector, extras
 from sliceworks.base.words import counted
 from sliceworks.kube.client import Client
-from sliceworks.loadtest import check_installed
 from sliceworks.rehearsal.course import checks
 from sliceworks.rehearsal.course.aiming import aim, gateway
 from sliceworks.rehearsal.course.aside import aside
@@ -105,12 +105,18 @@ class _Course:
         scenario = self.program.scenario
         planned = plan(scenario, self.program.folder, Random(self.options.seed)) if scenario is not None else []
         self.planned = [each for each in planned if each.at <= self.options.seconds]
+        wanted: dict[str, str] = {}
         if self.program.load_tests and LOAD not in self.options.skipped:
-            check_installed()
-        if self.program.environment is not None and ENVIRONMENT not in self.options.skipped:
-            from sliceworks.infra import programs
+            wanted["load tests need"] = "load"
+        if self.program.environment is None or ENVIRONMENT in self.options.skipped:
+            extras.check(wanted)
+            return
+        from sliceworks.infra import programs, targets
 
-            self.terraform = programs.find().name
+        if not os.environ.get(targets.PROVIDER):
+            wanted["environments on a twin need"] = "terraform"
+        extras.check(wanted)
+        self.terraform = programs.find().name
 
     async def run(self) -> Day:
         from sliceworks.twin.cluster import Cluster

@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sliceworks.base import clock, collector, memory
+from sliceworks.base import clock, collector, extras, memory
 from sliceworks.base.errors import SliceworksError
 from sliceworks.base.http.server import Limits, Server
 from sliceworks.serving.gateway.admin import Admin
@@ -102,7 +102,7 @@ class Program:
         try:
             from sliceworks.serving.gateway import grpc_port
         except ImportError as error:
-            raise SliceworksError("listen.grpcPort needs grpcio", hint="pip install 'sliceworks[grpc]'") from error
+            raise SliceworksError("listen.grpcPort needs grpcio", hint=extras.remedy("grpc")) from error
         self._grpc = await grpc_port.start(self.application, spec.listen.host, spec.listen.grpc_port or 0, spec.listen.tls)
         return self._grpc.port
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base import extras
 from sliceworks.base.errors import SliceworksError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def open_tracer(settings: Tracing) -> Tracer:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
     except ImportError as error:
-        raise SliceworksError("tracing needs OpenTelemetry", hint="pip install 'sliceworks[tracing]'") from error
+        raise SliceworksError("tracing needs OpenTelemetry", hint=extras.remedy("tracing")) from error
     resource = Resource.create({"service.name": "sliceworks-gateway"})
     provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(settings.sample)), resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.endpoint)))
