@@ -57,6 +57,24 @@ def test_nothing_more_is_tried(
     assert "interrupted: this is what was found until then" in told.err
 
 
+@pytest.mark.parametrize(("rate", "name"), [(10_000, "10000"), (123_456, "123500"), (0.0124, "0.0124"), (5.65685, "5.657")])
+def test_rates_are_written_out(
+    rate: float, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried: list[str] = []
+
+    def performed(test: Any, **_more: Any) -> tuple[dict[str, Any], Path]:
+        tried.append(test.name)
+        return result(""), tmp_path / test.name
+
+    monkeypatch.setattr(load_perform, "performed", performed)
+    file = tmp_path / "test.yaml"
+    file.write_text(yamls.dump(DOCUMENT))
+    assert run(["load", "search", "-f", str(file), "--from", str(rate), "--most", str(rate)]) == 0
+    assert tried == [f"limit-at-{name}"]
+    assert f"{name} requests/s hold, the most that was tried" in capsys.readouterr().out
+
+
 def test_senders_that_do_not_start_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

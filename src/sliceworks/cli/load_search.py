@@ -75,7 +75,7 @@ def _probe(found: Search, test: Test, rate: float, lasts: float, objectives: lis
     stage = Stage.model_validate({"poisson": rate, "for": lasts})
     warm = min(test.spec.warm_up, lasts / 4)
     spec = test.spec.model_copy(update={"stages": [stage], "slo": objectives, "warm_up": warm})
-    named = replace(test, spec=spec, name=f"{test.name}-at-{rate:.4g}")
+    named = replace(test, spec=spec, name=f"{test.name}-at-{_said(rate)}")
     try:
         run, folder = load_perform.performed(named, tags={"search": test.name})
     except NotStarted as error:
@@ -87,7 +87,7 @@ def _probe(found: Search, test: Test, rate: float, lasts: float, objectives: lis
         return False
     held = bool(run["valid"] and run["kept"])
     found.add(Probe(rate, held, bool(run["valid"]), words.verdict(run), str(folder)))
-    progress.say(f"{rate:8.4g}/s  {'holds' if held else 'does not hold'}: {words.verdict(run)}")
+    progress.say(f"{_said(rate):>8}/s  {'holds' if held else 'does not hold'}: {words.verdict(run)}")
     return True
 
 
@@ -100,13 +100,18 @@ def _show(found: Search, output: str) -> None:
         return
     show(
         Report(
-            ("rate/s", "held", "why", "run"), [(f"{e.rate:.4g}", "yes" if e.held else "no", e.note, e.folder) for e in probes], data
+            ("rate/s", "held", "why", "run"), [(_said(e.rate), "yes" if e.held else "no", e.note, e.folder) for e in probes], data
         ),
         "table",
     )
     if not found.held:
         click.echo("no rate held")
     elif failed is None:
-        click.echo(f"{found.held:.4g} requests/s hold, the most that was tried")
+        click.echo(f"{_said(found.held)} requests/s hold, the most that was tried")
     else:
-        click.echo(f"{found.held:.4g} requests/s hold, {failed:.4g} do not")
+        click.echo(f"{_said(found.held)} requests/s hold, {_said(failed)} do not")
+
+
+def _said(rate: float) -> str:
+    """A rate in four digits that count, and never with an exponent: it stands in names of folders and of pods too."""
+    return f"{float(f'{rate:.4g}'):.15g}"
