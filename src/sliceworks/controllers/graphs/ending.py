@@ -18,6 +18,7 @@ from sliceworks.kube.controller import Done, Pending
 
 if TYPE_CHECKING:
     from sliceworks.controllers.graphs.kinds_served import KindsServed
+    from sliceworks.controllers.graphs.views import View
     from sliceworks.controllers.graphs.world import World
     from sliceworks.kube.controller import Outcome
     from sliceworks.kube.resources import Object, Resource
@@ -28,8 +29,8 @@ _LOOK_AGAIN = 1.0
 class Ending:
     """Ends one definition."""
 
-    def __init__(self, world: World, kinds: KindsServed, definition: Object) -> None:
-        self._world, self._kinds, self._definition = world, kinds, definition
+    def __init__(self, world: World, kinds: KindsServed, view: View, definition: Object) -> None:
+        self._world, self._kinds, self._view, self._definition = world, kinds, view, definition
         self._name: str = definition["metadata"]["name"]
         self._how: str = (definition["spec"].get("lifecycle") or {}).get("onDelete") or "orphan"
 
@@ -112,6 +113,7 @@ class Ending:
         kept = [name for name in metadata.get("finalizers") or () if name != names.FINALIZER]
         change = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}}
         try:
-            await self._world.client.patch(names.GRAPH_DEFINITION, self._name, change, field_manager=names.WRITER)
+            answer = await self._world.client.patch(names.GRAPH_DEFINITION, self._name, change, field_manager=names.WRITER)
         except NotFound:
             return
+        self._view.wrote(answer)  # the end of its kind brings it up once more, perhaps before the watch tells that it has gone

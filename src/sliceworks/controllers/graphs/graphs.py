@@ -162,7 +162,7 @@ class Graphs:
         # A restart may have left nobody who serves: instances that are to go need somebody.
         name = definition["metadata"]["name"]
         await self._keep_serving(definition, await self._keeper.of(definition))
-        return await Ending(self._world, self._kinds, definition).step(self._crds.resource_for(name))
+        return await Ending(self._world, self._kinds, self._view, definition).step(self._crds.resource_for(name))
 
     async def _tell(self, definition: Object, conditions: Conditions, graph: Graph | None, revision: int) -> None:
         before = definition.get("status") or {}
@@ -171,7 +171,8 @@ class Graphs:
         if revision:
             made["lastIssuedRevision"] = revision
         if graph is not None:
-            made["topologicalOrder"] = list(graph.order)
+            if graph.order:
+                made["topologicalOrder"] = list(graph.order)
             if resources := revisions.resource_information(graph):
                 made["resources"] = resources
         if made == before:

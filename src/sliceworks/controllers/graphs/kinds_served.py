@@ -50,7 +50,6 @@ class KindsServed:
         self._kinds: dict[str, _Kind] = {}
         self._by_kind: dict[tuple[str, str], _Kind] = {}
         self._turns = asyncio.Semaphore(world.options.instance_workers)
-        self._changing = asyncio.Lock()
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -72,13 +71,17 @@ class KindsServed:
 
     async def start(self, name: str, graph: Graph, definition: Object) -> None:
         """Serve the instances of a definition by this graph from now on."""
-        async with self._changing:  # nobody closes the views that this one opens
-            await self._start(name, await serve(graph, definition, self._world.views))
+        # One that cannot be read takes its time: others go on meanwhile, and close no views that this one opens.
+        try:
+            with self._world.views.holding() as held:
+                await self._start(name, await serve(graph, definition, self._world.views, held))
+        finally:
+            self._close_views()
 
     async def hold(self, name: str, resource: Resource, definition: Object) -> None:
         """Hold the instances of a definition that has no graph: they stay as they are, and those that are to go can go."""
-        async with self._changing:
-            await self._start(name, Served(None, resource, labels.instance_labels(definition), {}))
+        await self._start(name, Served(None, resource, labels.instance_labels(definition), {}))
+        self._close_views()
 
     async def _start(self, name: str, served: Served) -> None:
         kind = self._kinds.get(name)
@@ -86,9 +89,8 @@ class KindsServed:
             kind.instances.served = served
             for record in kind.view.all():
                 kind.controller.queue.add(Key(record.namespace, record.name))
-            self._close_views()
             return
-        await self._stop(name)
+        await self.stop(name)
         resource = served.resource
         informer = self._informers.open(resource)
         view = View(resource, informer, records.plain)
@@ -108,10 +110,6 @@ class KindsServed:
 
     async def stop(self, name: str) -> None:
         """Serve a kind no longer."""
-        async with self._changing:
-            await self._stop(name)
-
-    async def _stop(self, name: str) -> None:
         kind = self._kinds.pop(name, None)
         if kind is None:
             return

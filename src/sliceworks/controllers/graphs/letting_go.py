@@ -48,7 +48,7 @@ async def let_go(client: Client, view: View, record: Record) -> Farewell:
             answer = await client.delete(view.resource, record.name, record.namespace, uid=record.uid)
             if "deletionTimestamp" in (answer.get("metadata") or {}):
                 view.wrote(answer)
-                return Farewell.GOING
+                return Farewell.GOING if view.has(record) else Farewell.GONE
     except NotFound:
         pass
     except Conflict:

@@ -121,10 +121,21 @@ class Pass:
         results = await asyncio.gather(*(self._put(node, obj) for obj in objects), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         found = [result for result in results if not isinstance(result, BaseException)]
-        if failures:
-            self.states.nodes[node.id] = _failed(node, failures)
-        else:
+        if not failures:
             self._observe(node, found)
+            return
+        state = self.states.nodes[node.id] = _failed(node, failures)
+        if state.step is Step.FAILED:
+            # What could not be changed is still there: status and what depends on it go by how it is.
+            refused = [obj for obj, result in zip(objects, results, strict=True) if isinstance(result, BaseException)]
+            standing = [record.object for obj in refused if (record := self._standing(node, obj)) is not None]
+            self._evaluation.observe(node.id, found + standing)
+
+    def _standing(self, node: Node, wanted: Object) -> Record | None:
+        """The object that is there in place of the wanted one, if it is ours."""
+        record = self._views[node.id].get(wanted["metadata"]["name"], wanted["metadata"].get("namespace", ""))
+        ours = record is not None and not record.deleting and ownership.is_ours(record, self._applier.set_id)
+        return record if ours else None
 
     async def _put(self, node: Node, wanted: Object) -> Object:
         """The object as it is in the cluster afterwards, or as it was when it finished."""

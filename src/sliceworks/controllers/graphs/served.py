@@ -34,12 +34,12 @@ class Served:
         return list(dict.fromkeys(self.views[node.id] for node in nodes if not node.role.is_external))
 
 
-async def serve(graph: Graph, definition: Object, views: Views) -> Served:
-    """Open what a graph needs to look at."""
-    opened: dict[str, View] = {}
-    for node in graph.nodes:
-        resource = resource_of(node.kind)
-        opened[node.id] = await (views.foreigners(resource) if node.role.is_external else views.children(resource))
+async def serve(graph: Graph, definition: Object, views: Views, held: set[View]) -> Served:
+    """Open what a graph needs to look at, all at once, and hold it."""
+    opened = {node.id: views.open(resource_of(node.kind), ours=not node.role.is_external) for node in graph.nodes}
+    held.update(opened.values())
+    for view in opened.values():
+        await view.ready()
     return Served(graph, instance_resource(graph.crd), labels.instance_labels(definition), opened)
 
 

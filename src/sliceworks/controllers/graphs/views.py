@@ -5,15 +5,17 @@ Our own writes enter the cache with their answer, before the watch tells of them
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sliceworks.base.errors import Forbidden, NotFound, TimedOut
 from sliceworks.controllers.graphs import names, records
 from sliceworks.controllers.graphs.records import Record, in_cache
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.resources import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from sliceworks.kube.client import Client
     from sliceworks.kube.informers import Delta, Informer
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 _BY_SET = "applyset"
 _PATIENCE = 30.0
+_SHORT = 5.0
+"""Seconds for what hardly gets better by waiting: no rights, or no such kind. A kind that is new has the second for a moment."""
+_REMEMBERED = 1000
+"""Objects that went last, of each kind: the answer to a write is not so late that more went in between."""
 
 
 def _set_of(kept: Object) -> Iterable[str]:
@@ -34,6 +40,8 @@ class View:
         self.resource = resource
         self._informer = informer
         self._transform = transform
+        self._gone: dict[str, None] = {}
+        informer.add_handler(self._heard)
 
     def get(self, name: str, namespace: str = "") -> Record | None:
         """One object, where it is known."""
@@ -48,23 +56,43 @@ class View:
         return [kept[records.RECORD] for kept in self._informer.store.select(namespace or None)]
 
     def wrote(self, answer: Object) -> Record:
-        """Take in what the server answered to a write."""
+        """Take in what the server answered to a write, unless the watch has told already that the object went after it."""
         kept = self._transform(answer)
         record: Record = kept[records.RECORD]
+        if record.uid in self._gone:
+            return record
         known = self.get(record.name, record.namespace)
         if known is None or known.uid != record.uid or int(known.version) <= int(record.version):
             self._informer.store.put(kept)
         return record
 
+    def _heard(self, delta: Delta) -> None:
+        uid = str(delta.object["metadata"]["uid"])
+        if delta.kind != "deleted":
+            self._gone.pop(uid, None)  # one that had lost our label has it again
+            return
+        self._gone[uid] = None
+        if len(self._gone) > _REMEMBERED:
+            del self._gone[next(iter(self._gone))]
+
+    def has(self, record: Record) -> bool:
+        """Whether this very object is there, by all that is known."""
+        known = self.get(record.name, record.namespace)
+        return known is not None and known.uid == record.uid
+
     def lost(self, record: Record) -> None:
         """Take in that an object is not there any more, or not in this view."""
-        known = self.get(record.name, record.namespace)
-        if known is not None and known.uid == record.uid:
+        if self.has(record):
             self._informer.store.remove(Key(record.namespace, record.name))
 
     async def ready(self) -> None:
         """Wait until the cache has been filled; TimedOut says what stood in the way."""
-        await self._informer.wait_synced(_PATIENCE)
+        try:
+            await self._informer.wait_synced(_SHORT)
+        except TimedOut:
+            if isinstance(self._informer.error, Forbidden | NotFound):
+                raise
+            await self._informer.wait_synced(_PATIENCE)
 
     def close(self) -> None:
         """Look no more."""
@@ -81,31 +109,47 @@ class Views:
         self._foreigners = Informers(client, transform=records.foreign)
         self._on_child, self._on_foreign = on_child, on_foreign
         self._open: dict[tuple[Resource, bool], View] = {}
+        self._held: list[set[View]] = []
 
     async def children(self, resource: Resource) -> View:
         """The objects of a kind that are ours, whichever instance's, with the cache filled."""
-        view = self._open.get((resource, True))
-        if view is None:
-            informer = self._children.open(resource, labels=f"{names.OWNED}=true")
-            informer.store.add_index(_BY_SET, _set_of)
-            informer.add_handler(lambda delta: self._on_child(resource, delta))
-            view = self._open[resource, True] = View(resource, informer, records.child)
-        await view.ready()
+        with self.holding() as held:
+            view = self.open(resource, ours=True)
+            held.add(view)
+            await view.ready()
         return view
 
-    async def foreigners(self, resource: Resource) -> View:
-        """All objects of a kind, with the cache filled."""
-        view = self._open.get((resource, False))
+    def open(self, resource: Resource, *, ours: bool) -> View:
+        """The objects of a kind that are ours, or all of them; the cache may not be filled yet."""
+        view = self._open.get((resource, ours))
         if view is None:
-            informer = self._foreigners.open(resource)
-            informer.add_handler(lambda delta: self._on_foreign(resource, delta))
-            view = self._open[resource, False] = View(resource, informer, records.foreign)
-        await view.ready()
+            view = self._open[resource, ours] = self._children_of(resource) if ours else self._all_of(resource)
         return view
+
+    def _children_of(self, resource: Resource) -> View:
+        informer = self._children.open(resource, labels=f"{names.OWNED}=true")
+        informer.store.add_index(_BY_SET, _set_of)
+        informer.add_handler(lambda delta: self._on_child(resource, delta))
+        return View(resource, informer, records.child)
+
+    def _all_of(self, resource: Resource) -> View:
+        informer = self._foreigners.open(resource)
+        informer.add_handler(lambda delta: self._on_foreign(resource, delta))
+        return View(resource, informer, records.foreign)
+
+    @contextmanager
+    def holding(self) -> Iterator[set[View]]:
+        """A set of views that stay open meanwhile, though nobody uses them yet."""
+        held: set[View] = set()
+        self._held.append(held)
+        try:
+            yield held
+        finally:
+            self._held = [each for each in self._held if each is not held]
 
     def keep_only(self, used: Iterable[View]) -> None:
         """Close what nobody uses any more. A view that is asked for again is opened anew."""
-        kept = set(used)
+        kept = set(used).union(*self._held)
         for key, view in tuple(self._open.items()):
             if view not in kept:
                 del self._open[key]
