@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.infra.test_cloudbuild import example
 from tests.support import discovery
 from tests.support.cloud_http import served_cloud
+from tests.support.environments import example
 
 from sliceworks.base.errors import CloudNotFound, UsageError
 from sliceworks.cloud import Session, Token

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import yaml
-from tests.infra.test_cloudbuild import example
-from tests.support.environments import small
+from tests.support.environments import example, small
 
 from sliceworks import __version__
 from sliceworks.infra import cloudbuild, images

@@ -21,7 +21,7 @@ def park(text: str) -> Park:
 def told(text: str, queue: str = "slices", environment: str = ONE) -> list[str]:
     asked = job(text)
     found = never(jobset(asked), queue, asked.spec.slices.type, park(environment))
-    return [f"{'.'.join(each.path)}: {each.problem}; {each.remedy}" for each in found]
+    return [f"{'.'.join(map(str, each.path))}: {each.problem}; {each.remedy}" for each in found]
 
 
 def test_what_fits_is_not_spoken_of() -> None:
