@@ -65,7 +65,8 @@ def submit(
 
     \b
     sliceworks train submit -f job.yaml
-    sliceworks train submit first --queue queue --type v5p-32 --slices 2 --image IMAGE -- python train.py --steps 100
+    sliceworks train submit first --queue queue --type v5p-32 --slices 2 \\
+      --image IMAGE -- python train.py --steps 100
 
     With -o document flags are written as the document that they mean; with -o yaml the JobSet is shown that follows from it.
     """
