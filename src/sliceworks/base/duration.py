@@ -76,7 +76,7 @@ def render_nanoseconds(total: int) -> str:
 
 def human(seconds: float) -> str:
     """An age as kubectl shows it, two or three digits of it: `45s`, `5m30s`, `3d4h`, `2y21d`."""
-    whole = int(seconds)
+    whole = _whole(seconds)
     if whole < 120:
         return _seconds(whole)
     minutes, hours = whole // 60, whole // 3600
@@ -99,7 +99,7 @@ def human(seconds: float) -> str:
 
 def short(seconds: float) -> str:
     """An age in its largest unit alone: `45s`, `5m`, `3d`."""
-    whole = int(seconds)
+    whole = _whole(seconds)
     if whole < 60:
         return _seconds(whole)
     hours = whole // 3600
@@ -108,6 +108,11 @@ def short(seconds: float) -> str:
     if hours < _DAY:
         return f"{hours}h"
     return f"{hours // _DAY}d" if hours < _YEAR else f"{hours // _YEAR}y"
+
+
+def _whole(seconds: float) -> int:
+    # The difference of two moments may miss a whole hour by a millionth of a second.
+    return int(round(seconds, 3))
 
 
 def _seconds(whole: int) -> str:
