@@ -138,6 +138,8 @@ def test_a_plan_asks_the_cluster_and_show_tells_what_drifted(env: Shell) -> None
     assert [row[1:] for row in env.rows() if row[-1] == "changed"] == [["ClusterQueue", "slices", "changed"]]
     assert env("apply", "--twin", "-q") == 0
     assert env("show", "--drift", "--twin", "-o", "name") == 0
+    assert env("plan", "--twin", "-o", "name") == 0, env.err
+    assert (env.out, "small: nothing would change" in env.err) == ("", True)
 
 
 def test_resize_gives_the_queue_the_chips_that_there_are(env: Shell) -> None:

@@ -59,7 +59,8 @@ def gpu_for(machine_name: str, accelerator: str = "", count: int = 0) -> GpuShap
             raise _unknown(f"no GPU is called {accelerator or machine_name!r}", accelerator or machine_name, names)
         return gpus.attached(gpu, count or 1, machine_name)
     if accelerator not in ("", shape.gpu.label) or count not in (0, shape.chips):
-        raise WrongShape(f"{machine_name} comes with {shape.chips} × {shape.gpu.label}, not {count or ''} {accelerator}".rstrip())
+        said = f"{machine_name} comes with {shape.chips} × {shape.gpu.label}, not {count or ''} {accelerator}".rstrip()
+        raise WrongShape(said, hint="leave the accelerator and its count out, or take another machine type")
     return shape
 
 

@@ -57,7 +57,10 @@ def plan(*, file: Path, skipped: tuple[str, ...], twin: bool, manifests: Path | 
         found.append((Images(), to_build(builder(inside.site, None), registry=bool(made[REGISTRY_STAGE]))))
         step("what is in the cluster")
         outcomes = inside.compare(made[STAGE])
-    show(table_of(found, outcomes), output)
+    report = table_of(found, outcomes)
+    show(report, output)
+    if not report.rows:
+        progress.say(f"{environment.metadata.name}: nothing would change")
     if output == "table":
         _tell_costs(environment)
     if full:
