@@ -19,7 +19,7 @@ from sliceworks.console.pages import queues as queues_page
 from sliceworks.console.views.job import job_view
 from sliceworks.console.views.jobs import PAGE, JobRow, Query, job_row, jobs_page
 from sliceworks.console.views.overview import overview
-from sliceworks.console.views.queues import queues
+from sliceworks.console.views.queues import current, queues
 from sliceworks.console.views.teams import team_of
 from sliceworks.console.views.times import age, between, dollars
 from sliceworks.console.views.troubles import Host, Told, told, troubles
@@ -132,6 +132,24 @@ def test_queues_show_loans_and_who_waits_in_order_and_why() -> None:
         page = said(queues_page.nodes(found, small.world.now()))
         assert longest.first[0].why in page
         assert f"and {longest.waiting - len(longest.first)} more" in page
+
+    on_small(main)
+
+
+def test_answers_for_which_there_was_no_time_come_soon_although_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sliceworks.console.views.whys._AT_ONCE", -1.0)  # no time at all
+
+    async def main(small: Small) -> None:
+        def foreign() -> int:
+            return sum("couldn't assign flavors" in each.why for queue in current(small.world) for each in queue.first)
+
+        left = [foreign()]
+        assert left[0] > 1
+        while left[-1] and len(left) < 100:
+            await clock.sleep(5)  # as often as a page is drawn for the sake of its ages
+            left.append(foreign())
+        assert left[-1] == 0
+        assert left == sorted(left, reverse=True)
 
     on_small(main)
 

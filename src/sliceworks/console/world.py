@@ -104,6 +104,11 @@ class World:
         self._views[view] = (moment + pause, versions, made)
         return made
 
+    def again(self, view: Callable[[World], object]) -> None:
+        """Have a view made anew soon, although nothing changes: it could not tell all yet."""
+        if (known := self._views.get(view)) is not None:
+            self._views[view] = (known[0], (), known[2])
+
     def kept(self, make: Callable[[World], T]) -> T:
         """Something that is made once for a world and shared by all pages."""
         if make not in self._kept:

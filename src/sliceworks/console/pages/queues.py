@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.console.kinds import CLUSTER_QUEUES, JOBSETS, NAMESPACES
+from sliceworks.console.kinds import CLUSTER_QUEUES
 from sliceworks.console.nodes import amount_of, el, empty, heading, legend, link, meter, panel, prose, state, table, warning
 from sliceworks.console.registry import page_of
 from sliceworks.console.views import whys
-from sliceworks.console.views.queues import KINDS, queues
+from sliceworks.console.views.queues import KINDS, current
 from sliceworks.console.views.times import ago
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ def queues_page(here: Here) -> None:
         if not world.knows(CLUSTER_QUEUES):
             hint = "Queues are Kueue's: install it, or look at a twin." if known.state == "missing" else None
             return [heading("Queues"), empty(known.trouble, hint, icon_name="reorder")]
-        found = world.once(queues, *KINDS, *whys.KINDS, JOBSETS, NAMESPACES)
-        return [heading("Queues"), *map(warning, world.troubles(*KINDS)), *nodes(found, world.now())]
+        return [heading("Queues"), *map(warning, world.troubles(*KINDS)), *nodes(current(world), world.now())]
 
     here.show(draw, *KINDS, *whys.KINDS)
 
@@ -49,9 +48,12 @@ def _queue(queue: Queue, now: datetime) -> Node:
     note = [f"cohort {queue.cohort} · " if queue.cohort else "", f"{amount_of(queue.admitted)} admitted"]
     stopped = state(f"stopped: {queue.stopped}", "wait") if queue.stopped else None
     teams = el("span", f"for {', '.join(queue.teams)}", cls="beside") if queue.teams not in ((), (queue.name,)) else None
+    shown = [each for each in queue.chips if each.nominal or each.used or each.lent]
+    others = [each.flavor for each in queue.chips if each not in shown]
     made = panel(
         queue.name,
-        [_quota(each) for each in queue.chips] or empty("It counts no chips.", icon_name="memory"),
+        [_quota(each) for each in shown] or (None if others else empty("It counts no chips.", icon_name="memory")),
+        el("p", f"none of its own of {', '.join(others)}", cls="note") if others else None,
         el("p", "also ", ", ".join(map(_other, queue.others)), cls="note") if queue.others else None,
         _waiting(queue, now),
         note="".join(note),

@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.console.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
+from sliceworks.console.kinds import CLUSTER_QUEUES, JOBSETS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
+from sliceworks.console.views import whys
 from sliceworks.console.views.teams import team_of
-from sliceworks.console.views.whys import Whys
 from sliceworks.console.views.work import work_row
 from sliceworks.training.standing import standings
 
@@ -63,11 +63,19 @@ class Queue:
     first: tuple[Waiter, ...]
 
 
+def current(world: World) -> tuple[Queue, ...]:
+    """The queues as they are kept for everybody. They are made again soon while an answer is owed."""
+    found = world.once(queues, *KINDS, *whys.KINDS, JOBSETS, NAMESPACES)
+    if world.kept(whys.Whys).owes:
+        world.again(queues)
+    return found
+
+
 def queues(world: World) -> tuple[Queue, ...]:
     """All queues, those in which most wait first."""
     found = standings(world.table(CLUSTER_QUEUES).all(), world.table(LOCAL_QUEUES).all(), ())
     lines = _lines(world, found)
-    world.kept(Whys).begin()
+    world.kept(whys.Whys).begin()
     every = [_queue(world, each, lines[each.name]) for each in found]
     return tuple(sorted(every, key=lambda each: (each.cohort, -each.waiting, each.name)))
 
@@ -111,7 +119,7 @@ def _first(world: World, line: list[Key]) -> tuple[Waiter, ...]:
     found = []
     for place, (key, workload) in enumerate(zip(line, head, strict=False)):
         row = rows[key]
-        words = world.kept(Whys).words(workload, place, head)
+        words = world.kept(whys.Whys).words(workload, place, head)
         team = teams.get(row.namespace, row.namespace)
         found.append(Waiter(place + 1, row.namespace, row.job, team, row.priority, row.since, words))
     return tuple(found)

@@ -41,10 +41,14 @@ class Whys:
         self._world = world
         self._known: dict[str, tuple[float, int, str]] = {}
         self._until = 0.0
+        self._answered = False
+        self.owes = False
+        """Whether there was no time for an answer on the last page."""
 
     def begin(self) -> None:
         """A page is made: so long may be spent on answers for it."""
         self._until = clock.effort() + _AT_ONCE
+        self._answered = self.owes = False
         if len(self._known) > _MOST:
             self._known.clear()
 
@@ -54,8 +58,10 @@ class Whys:
         good_until, at, words = self._known.get(uid, (0.0, -1, ""))
         if moment < good_until and at == place:
             return words
-        if clock.effort() > self._until:
+        if clock.effort() > self._until and (words or self._answered):
+            self.owes = self.owes or not words
             return words or condition(workload, "QuotaReserved").get("message", "")
+        self._answered = True  # one that is new on each page at least: so there is an end, however busy the machine is
         words = _why(self._world, workload, place, line)
         self._known[uid] = (moment + _GOOD_FOR, place, words)
         return words
