@@ -67,7 +67,7 @@ class Formula:
         return value
 
     def _evaluated(self, scope: Mapping[str, Any]) -> Any:
-        data = {name: feed.take(scope[name]) for name, feed in self._feeds.items() if name in scope}
+        data = {feed.called: feed.take(scope[name]) for name, feed in self._feeds.items() if name in scope}
         try:
             found = self._expression.eval(GRAPHS.runtime.Activation(with_nul_kept(data)))
             value = found.plain_value()

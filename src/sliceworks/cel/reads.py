@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.cel import syntax
+from sliceworks.cel.rewriting import engine_name
 from sliceworks.cel.values import converter
 
 if TYPE_CHECKING:
@@ -105,8 +106,9 @@ def _further(operand: Any, step: str | int, variables: frozenset[str], *, needed
 
 @dataclass(slots=True)
 class Feed:
-    """Which parts of a value are handed to the engine, and how they are converted on the way."""
+    """Which parts of a value are handed to the engine, how they are converted on the way, and what a variable is called there."""
 
+    called: str = ""
     whole: bool = False
     convert: Callable[[Any], Any] | None = None
     below: dict[str, Feed] = field(default_factory=dict)
@@ -123,7 +125,7 @@ def feeds(found: Iterable[Read], schemas: Mapping[str, Schema | None]) -> dict[s
     """The feed of each variable that is read."""
     made: dict[str, Feed] = {}
     for read in found:
-        feed, schema = made.setdefault(read.root, Feed()), schemas.get(read.root)
+        feed, schema = made.setdefault(read.root, Feed(engine_name(read.root))), schemas.get(read.root)
         for step in read.steps:
             # Lists are handed over whole: indices in an expression count from the list's own start.
             if feed.whole or isinstance(step, int):

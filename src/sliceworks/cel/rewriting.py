@@ -9,7 +9,7 @@ from sliceworks.cel.libraries.conditions import FIELDS
 from sliceworks.cel.libraries.standard import REVERSE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 _TOKEN = re.compile(
     r"(?P<text>[rRbB]{0,2}(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'))"
@@ -18,6 +18,8 @@ _TOKEN = re.compile(
 )
 _MAKER = ("runtime", ".", "newCondition", "(")
 _OPENING, _CLOSING = "([{", ")]}"
+NAMES_OF_TYPES = frozenset({"bool", "bytes", "double", "dyn", "int", "list", "map", "string", "type", "uint"})
+"""What the engine declares itself; kro's lets variables hide them."""
 
 
 class WrongCall(ValueError):
@@ -39,6 +41,34 @@ def rewritten(text: str) -> str:
         if here[:1] == (".",) and here[1:3] == ("reverse", "("):
             changed[solid[place + 1]] = REVERSE
     return "".join(changed)
+
+
+def with_names_of_types(text: str, names: Collection[str]) -> str:
+    """The expression with these variables called as the engine knows them: `type` is a type there, and `string` too.
+
+    A name after a dot is a field, one before a bracket is a function: neither is a variable.
+    """
+    tokens = [(found.lastgroup or "", found[0]) for found in _TOKEN.finditer(text)]
+    solid = [index for index, (kind, _) in enumerate(tokens) if kind != "space"]
+    around = ["", "", *(tokens[index][1] for index in solid), ""]
+    changed = [token for _, token in tokens]
+    for place, index in enumerate(solid):
+        before, last, after = around[place], around[place + 1], around[place + 3]
+        is_field = last == "." or (before, last) == (".", "?")
+        if tokens[index][0] == "name" and tokens[index][1] in names and not is_field and after != "(":
+            changed[index] = engine_name(tokens[index][1])
+    return "".join(changed)
+
+
+def engine_name(name: str) -> str:
+    """What a variable is called in the engine, which has names of its own. No name in a graph has an underscore."""
+    return f"{name}__" if name in NAMES_OF_TYPES else name
+
+
+def graph_name(name: str) -> str:
+    """The variable of a name in the engine."""
+    plain = name.removesuffix("__")
+    return plain if plain in NAMES_OF_TYPES else name
 
 
 def _keys(tokens: list[tuple[str, str]], solid: list[int]) -> list[int]:

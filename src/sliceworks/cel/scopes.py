@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.cel import descriptors, syntax
@@ -17,7 +18,7 @@ from sliceworks.cel.ordering import settle
 from sliceworks.cel.preparation import Preparation
 from sliceworks.cel.reads import feeds, lone_path, reads
 from sliceworks.cel.results import result_type
-from sliceworks.cel.rewriting import WrongCall, rewritten
+from sliceworks.cel.rewriting import NAMES_OF_TYPES, WrongCall, engine_name, graph_name, rewritten, with_names_of_types
 from sliceworks.cel.types import DYN, CelType
 from sliceworks.cel.values import converter
 
@@ -98,7 +99,7 @@ class Scope:
 
     def tree(self, text: str) -> syntax.Tree:
         """The checked tree of an expression, to look into."""
-        return syntax.parse(self._checked(rewritten(text)))
+        return syntax.parse(self._checked(self._written(text)))
 
     def _compile(self, text: str) -> Formula:
         if len(text) > LONGEST:
@@ -108,10 +109,15 @@ class Scope:
         if "\x00" in text:
             raise WrongExpression([Complaint("the expression has a NUL character")])
         try:
-            written = rewritten(text)
+            written = self._written(text)
         except WrongCall as error:
             raise WrongExpression([Complaint(str(error))]) from error
         return self._formula(text, syntax.parse(self._checked(written)))
+
+    def _written(self, text: str) -> str:
+        """The expression as the engine takes it."""
+        hiding = NAMES_OF_TYPES & self._variables.keys()
+        return with_names_of_types(rewritten(text), hiding) if hiding else rewritten(text)
 
     def _checked(self, text: str) -> bytes:
         known = Known(self._types.declarations, tuple(self._variables), _FUNCTIONS)
@@ -127,7 +133,8 @@ class Scope:
     def _environment(self) -> Any:
         pool = self._types.pool()
         if self._checker is None or self._checker[0] is not pool:
-            self._checker = (pool, GRAPHS.checker(pool, self._variables, {}))
+            variables = {engine_name(name): kind for name, kind in self._variables.items()}
+            self._checker = (pool, GRAPHS.checker(pool, variables, {}))
         return self._checker[1]
 
     def _formula(self, text: str, tree: syntax.Tree) -> Formula:
@@ -137,13 +144,15 @@ class Scope:
         for node in syntax.walk(root) if REVERSE in functions else ():
             if syntax.kind(node) == "call" and node.call.function == REVERSE:
                 tree.rename(node, "reverse")
-        variables = {name: SchemaVariable(schema) for name, schema in self._schemas.items() if schema is not None}
+        variables = {engine_name(name): SchemaVariable(schema) for name, schema in self._schemas.items() if schema is not None}
         Preparation(tree, self._types.declarations, variables).run()
         settle(tree)
         if result.kind == "optional":
             tree.wrap_member(root, "orValue", "optional_orValue_value")
-        found = reads(root, self._variables)
-        path = lone_path(root, self._variables)
+        names = {engine_name(name) for name in self._variables}
+        found = [replace(read, root=graph_name(read.root)) for read in reads(root, names)]
+        lone = lone_path(root, names)
+        path = replace(lone, root=graph_name(lone.root)) if lone is not None else None
         schema = self._schema_at(path.root, path.steps) if path is not None else None
         if schema is not None:
             # The engine does not know what lists in lists hold; the schema does.

@@ -28,7 +28,7 @@ def complete(one: Object, kind: Kind, instance: Object) -> str:
     if kind.namespaced and not metadata.get("namespace"):
         namespace = (instance.get("metadata") or {}).get("namespace")
         if not namespace:
-            return f"the {kind.kind} {metadata['name']} has no namespace, and neither has the instance"
+            return f"metadata.namespace: the {kind.kind} {metadata['name']} has none, and neither has the instance"
         metadata["namespace"] = namespace
     return ""
 
