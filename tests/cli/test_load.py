@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from tests.support.echoing import echoing
 
 from sliceworks.base import clock, yamls
 from sliceworks.cli.main import run
@@ -19,35 +19,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "load-tests"
-ECHO = (
-    sys.executable,
-    "-m",
-    "sliceworks",
-    "gateway",
-    "echo",
-    "--port",
-    "0",
-    "--model",
-    "*",
-    "--ttft",
-    "5ms",
-    "--token-time",
-    "1ms",
-)
 pytestmark = [pytest.mark.timeout(180), pytest.mark.long(45)]
 
 
 @pytest.fixture(scope="module")
 def echo() -> Iterator[str]:
     """The address of an echo server."""
-    with subprocess.Popen(ECHO, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
-        assert server.stdout is not None
-        try:
-            found = re.search(r"http://\S+", server.stdout.readline())
-            assert found is not None
-            yield found[0]
-        finally:
-            server.terminate()
+    with echoing("--ttft", "5ms", "--token-time", "1ms") as url:
+        yield url
 
 
 @pytest.fixture
