@@ -86,6 +86,7 @@ def test_wrong_usage_is_exit_code_two(arguments: list[str], message: str, capsys
         (TimedOut("too late"), 3, "error: too late\n"),
         (InvalidDocument("is wrong", place="a.yaml:3"), 1, "error: a.yaml:3: is wrong\n"),
         (FileNotFoundError(2, "No such file or directory", "x.yaml"), 1, "error: x.yaml: No such file or directory\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "from", None, "to"), 1, "error: to: No space left on device\n"),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "error: No space left on device\n"),
         (
             OSError(errno.EADDRINUSE, "error while attempting to bind on address ('127.0.0.1', 8080): address already in use"),

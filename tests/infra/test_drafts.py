@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -89,4 +91,13 @@ def test_without_a_person_the_project_must_be_given(tmp_path: Path, capsys: pyte
 def test_a_project_that_google_would_not_take_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["env", "init", "--project", "Acme", "-o", str(tmp_path / "environment.yaml")]) == 1
     assert "must be a project id" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_document_that_cannot_be_written_whole_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = f"ulimit -f 1; exec {sys.executable} -m sliceworks env init --project acme-ml"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "error: environment.yaml: File too large\n")
     assert list(tmp_path.iterdir()) == []

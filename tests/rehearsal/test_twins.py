@@ -5,19 +5,21 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sliceworks.base import clock
 from sliceworks.cli import main
-from sliceworks.rehearsal import homes
+from sliceworks.rehearsal import homes, twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,6 +111,16 @@ def test_a_twin_that_cannot_start_says_why(capsys: pytest.CaptureFixture[str]) -
     assert err.startswith("error: the twin 'default' did not start: ")
     assert err.endswith(f"hint: its log is {home.log}\n")
     assert "Traceback" not in err
+
+
+def test_a_twin_that_has_no_room_to_say_why_is_spoken_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = homes.find("default")
+    home.create()
+    home.log.write_text("")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=8192))
+    assert twins._last_words(home) == ": the disk is full"
+    home.log.write_text("error: it is too late\n")
+    assert twins._last_words(home) == ": it is too late"
 
 
 def test_reset_asks_and_forgets(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

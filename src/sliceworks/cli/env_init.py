@@ -46,8 +46,7 @@ def init(*, template: str, project: str | None, region: str | None, zone: str | 
     for beside in files:
         _refuse_to_overwrite(file.parent / beside)
     for path, content in [(file, text), *((file.parent / beside, content) for beside, content in files.items())]:
-        with path.open("x", encoding="utf-8") as stream:
-            stream.write(content)
+        _write_new(path, content)
     progress.say(f"{environment.metadata.name} is in {file}: read it, change it, then `sliceworks env check -f {file}`")
     return 0
 
@@ -59,6 +58,17 @@ def _asked(question: str, usual: str, option: str) -> str:
             raise UsageError("there is nobody to ask", hint=f"give {option}")
         return usual
     return str(click.prompt(question, default=usual or None, err=True))
+
+
+def _write_new(file: Path, text: str) -> None:
+    """All of it or nothing: half a document would be in the way of the next try."""
+    stream = file.open("x", encoding="utf-8")
+    try:
+        with stream:
+            stream.write(text)
+    except OSError as error:
+        file.unlink()
+        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def _refuse_to_overwrite(file: Path) -> None:

@@ -106,8 +106,8 @@ def _of_the_system(error: OSError) -> tuple[str, str]:
         found = re.search(r"\('(.+?)', (\d+)", str(error))
         where = f"port {found[2]} of {found[1]}" if found else "the port"
         return f"{where} is in use", "choose another one, or end what listens there"
-    said = error.strerror or str(error)
-    return (f"{error.filename}: {said}" if error.filename else said), ""
+    said, place = error.strerror or str(error), error.filename2 or error.filename  # of two files, the one that was to be written
+    return (f"{place}: {said}" if place else said), ""
 
 
 def _give_up_output() -> None:

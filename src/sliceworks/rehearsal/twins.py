@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sliceworks.rehearsal.homes import Home, Settings, State
 
 _LINES_OF_LOG = 3
+_ROOM = 1 << 20  # a disk with less is full
 _POLL = 0.02
 
 
@@ -186,4 +187,6 @@ def _last_words(home: Home) -> str:
     except OSError:
         return ""
     told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-_LINES_OF_LOG:]
+    if not told and shutil.disk_usage(home.directory).free < _ROOM:
+        told = ["the disk is full"]  # it could not even write that down
     return ": " + " / ".join(told) if told else ""
