@@ -80,6 +80,13 @@ def test_it_is_told_why_nothing_is_done_while_the_cloud_cannot_be_asked() -> Non
     assert kinds(decided(_queued(), told, trouble=trouble, **CHECKS)) == []
 
 
+def test_a_time_limit_that_is_none_is_refused() -> None:
+    wrong = Problem("BadRequest", "'soon' is no time")
+    decision = decided(_queued(time_limit=wrong), workload(), **CHECKS)
+    assert not only(decision, Create)
+    assert (one(decision, Answer).state, one(decision, Answer).message) == ("Rejected", "'soon' is no time")
+
+
 def test_its_pools_are_kept_only_while_it_has_quota() -> None:
     digest = asks_of_the_pod()
     assert only(decided(_queued(), workload(active=False), pool(0, digest=digest, created=NOW - 400), **CHECKS), Delete)

@@ -271,6 +271,7 @@ def test_a_cluster_that_is_not_there() -> None:
         ({"topology": "2x2x3"}, {}, "2x2x3 is no topology of tpu-v4-podslice"),
         ({"chips": 3}, {}, "3 chips per host do not fit tpu-v4-podslice 2x2x2 (ask for 4"),
         ({"pods": 3}, {}, "3 pods of 4 chips do not fit tpu-v4-podslice 2x2x2"),
+        ({"annotations": {words.TIME_LIMIT: "soon"}}, {}, f"the annotation {words.TIME_LIMIT}: 'soon' is no time (such as 90s"),
         ({}, {"zones": ()}, "no zone to make node pools in is known"),
         ({}, {"zones": ("europe-west4-b",)}, "no node pool as on-demand in europe-west4-b:"),
         ({}, {"node_service_account": "nobody@x.iam.gserviceaccount.com"}, f"no node pool as on-demand in {ZONE}:"),

@@ -65,7 +65,7 @@ def _of_leader(leader: Leader, world: World) -> Demand | None:
     if jobset is None or jobset.ended or jobset.deleting or jobset.suspended:
         return None
     template = jobset.templates.get(leader.template)
-    ask = leader.ask
+    ask = jobset.time_limit if isinstance(jobset.time_limit, Problem) else leader.ask
     if not isinstance(ask, Problem):
         ask = asks.of_job(ask, template.pods if template is not None else 1)
     key = leader.job_key or job_key(leader.job)
@@ -88,6 +88,8 @@ def _of_workload(workload: WorkloadView, world: World, settings: Settings) -> It
                 words.JOB_KEY: job_key(job),
             }
             ask = _planned(template, flavor, labels, settings)
+            if ask is not None and isinstance(jobset.time_limit, Problem):
+                ask = jobset.time_limit
             if ask is not None:
                 about = workload.subject
                 yield Demand(job, "Job", job_key(job), jobset, ask, since, about, workload=workload, podset=template.name)

@@ -30,8 +30,8 @@ class Slices:
 
 
 def limit_of(jobset: JobSetView, settings: Settings) -> float:
-    """How long all slices of a JobSet may take; 0 is for ever."""
-    return settings.time_limit if jobset.time_limit is None else jobset.time_limit
+    """How long all slices of a JobSet may take; 0 is for ever. One that cannot be read is told of, and the setting counts."""
+    return jobset.time_limit if isinstance(jobset.time_limit, float) else settings.time_limit
 
 
 def hold(waiting: Mapping[Ref, list[Demand]], world: World, settings: Settings, decision: Decision) -> set[Ref]:

@@ -85,7 +85,7 @@ def read_jobset(obj: Mapping[str, Any]) -> JobSetView:
         queued=queued,
         drained=is_drained(obj),
         held_until=clock.parse(annotations.get(words.HELD_UNTIL)),
-        time_limit=_seconds(annotations.get(words.TIME_LIMIT)),
+        time_limit=_time_limit(annotations.get(words.TIME_LIMIT)),
         jobs=frozenset(f"{metadata['name']}-{each.name}-{index}" for each in templates.values() for index in range(each.replicas)),
         templates=templates,
         attempts=_attempts(annotations.get(words.ATTEMPTS)),
@@ -185,11 +185,13 @@ def _attempts(text: str | None) -> dict[str, Attempt]:
         return {}
 
 
-def _seconds(text: str | None) -> float | None:
+def _time_limit(text: str | None) -> float | Problem | None:
     try:
         return duration.parse(text) if text else None
     except ValueError:
-        return None
+        return Problem(
+            "BadRequest", f"the annotation {words.TIME_LIMIT}: {text!r} is no time (such as 90s or 1h30m, 0s for no limit)"
+        )
 
 
 def told(obj: Mapping[str, Any], kind: str) -> Told:

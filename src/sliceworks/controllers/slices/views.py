@@ -125,7 +125,7 @@ class JobSetView:
     queued: bool = False
     drained: bool = False
     held_until: datetime | None = None
-    time_limit: float | None = None
+    time_limit: float | Problem | None = None
     jobs: frozenset[str] = frozenset()
     templates: Mapping[str, Template] = field(default_factory=dict)
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
