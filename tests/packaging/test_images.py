@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sliceworks import __version__
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -53,3 +55,9 @@ def test_all_that_is_copied_into_a_build_is_in_its_context() -> None:
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
     assert "*" in ignored
     assert copied == {line[1:] for line in ignored if line.startswith("!")}
+
+
+def test_overlays_name_the_image_of_this_version() -> None:
+    files = [path for path in DEPLOY.rglob("kustomization.yaml") if "newTag" in path.read_text()]
+    assert len(files) == 3
+    assert {tag for path in files for tag in re.findall(r"newTag: (\S+)", path.read_text())} == {__version__}
