@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.process_pods import ended, mounts_wanted, pod, running, until
 
+from sliceworks.base import clock
+from sliceworks.kube.well_known import POD
+from sliceworks.twin.nodes.processes.container import ContainerRun
 from sliceworks.twin.nodes.processes.names import Known, NameFiles
 
 if TYPE_CHECKING:
@@ -53,6 +56,30 @@ def test_programs_find_each_other_by_names_they_make_up(tmp_path: Path) -> None:
         first, second = [await until(client, name, ended) for name in ("w-0", "w-1")]
         assert (await client.logs("w-0", "default")).split() == ["w-1"]
         assert (await client.logs("w-1", "default")).split() == [second["podIP"], first["podIP"], first["podIP"], "127.0.0.9"]
+
+    running(main, tmp_path)
+
+
+@mounts_wanted
+def test_a_pod_that_goes_while_it_clears_up_takes_its_names_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def for_long(_: ContainerRun) -> None:
+        await clock.sleep(60)
+
+    monkeypatch.setattr(ContainerRun, "clear", for_long)
+
+    async def main(client: Client) -> None:
+        made = await client.create(_named("w-0", "pass"))
+        await until(client, "w-0", ended)
+        folder = tmp_path / made["metadata"]["uid"]
+        assert (folder / "hosts").exists()
+        await client.delete(POD, "w-0", "default", grace_period_seconds=0)
+        for _ in range(1000):
+            if not folder.exists():
+                break
+            await clock.sleep(0.02)
+        await client.create(_named("w-1", "print('here')"))
+        await until(client, "w-1", ended)
+        assert (await client.logs("w-1", "default")).split() == ["here"]
 
     running(main, tmp_path)
 

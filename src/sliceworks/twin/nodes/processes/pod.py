@@ -132,7 +132,6 @@ class PodRun:
             log.exception("pod %s", self.pod["metadata"]["name"])
         finally:
             await asyncio.gather(*(each.clear() for each in self.containers.values()))
-            self._hosts.files.close(self.uid)
 
     async def _keep_fresh(self) -> None:
         """Config maps and secrets that change are seen in their folders, as a kubelet sees to it."""
@@ -241,5 +240,6 @@ class PodRun:
         return [self.statuses.get(run.name) or made.waiting(run.container, None, "ContainerCreating") for run in runs]
 
     def forget(self) -> None:
-        """Remove what it wrote."""
+        """Remove what it wrote. Its file of names goes with the rest, also when it was ended while it was clearing up."""
+        self._hosts.files.close(self.uid)
         shutil.rmtree(self.folder, ignore_errors=True)
