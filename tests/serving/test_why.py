@@ -70,6 +70,16 @@ def test_what_a_probe_was_told_is_the_reason() -> None:
     assert cause.words == "Readiness probe failed: 503"
 
 
+def test_a_volume_that_is_not_there_is_the_reason_as_long_as_it_is_waited_for() -> None:
+    words = 'MountVolume.SetUp failed for volume "secret-keys" : secret "keys" not found'
+    event = {"reason": "FailedMount", "message": words, "involvedObject": {"kind": "Pod", "name": "server-0", "uid": "u"}}
+    [cause] = explain([pod([container({"reason": "ContainerCreating"})], NOT_READY)], [], [event])
+    assert str(cause) == f"pod/server-0: {words}"
+    [cause] = explain([pod([container()], NOT_READY)], [], [event])
+    assert "the model is loading" in cause.words
+    assert explain([], [], [event]) == []
+
+
 def test_jobs_and_refusals_are_told_too() -> None:
     failed = {"type": "Failed", "status": "True", "message": "Job has reached the specified backoff limit"}
     job = {"metadata": {"name": "convert"}, "status": {"conditions": [failed]}}

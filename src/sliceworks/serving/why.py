@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _CONFIGURATION = ("CreateContainerConfigError", "CreateContainerError")
-_REFUSALS = ("FailedCreate", "FailedMount", "FailedAttachVolume")
+_MOUNTS = ("FailedMount", "FailedAttachVolume")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,14 @@ def _container(pod: str, status: Object) -> Cause | None:
 
 
 def _not_ready(pod: Object, name: str, containers: list[Object], events: list[Object]) -> Cause:
-    """It runs: its own last word, or what the probe was told."""
-    probe = next((each for each in reversed(events) if _about(each, pod) and each.get("reason") == "Unhealthy"), None)
-    if probe:
-        return Cause(name, str(probe.get("message", "")), f"kubectl logs {name}")
+    """It runs: its own last word, or what the probe was told. Or it waits, for a volume or for its image."""
+    told = {each.get("reason"): str(each.get("message", "")) for each in events if _about(each, pod)}
+    if "Unhealthy" in told:
+        return Cause(name, told["Unhealthy"], f"kubectl logs {name}")
     waiting = next((each["state"]["waiting"] for each in containers if (each.get("state") or {}).get("waiting")), None)
+    volume = next((told[reason] for reason in _MOUNTS if reason in told), "")
+    if waiting and volume:
+        return Cause(name, volume, "is the Secret, ConfigMap or volume there?")
     if waiting:
         return Cause(name, f"it is starting ({waiting.get('reason', 'waiting')})")
     return Cause(name, "its server runs and does not answer yet: the model is loading")
@@ -107,7 +110,7 @@ def _jobs(jobs: Iterable[Object]) -> Iterator[Cause]:
 def _refusals(events: list[Object]) -> Iterator[Cause]:
     """What could not even be made, such as pods beyond a quota or without their service account."""
     for each in reversed(events):
-        if each.get("reason") in _REFUSALS:
+        if each.get("reason") == "FailedCreate":
             about = each.get("involvedObject") or {}
             yield Cause(f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}", str(each.get("message", "")))
 

@@ -13,7 +13,7 @@ from tests.support.process_pods import REFUSAL, ended, pod, ready, running, stat
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, NotFound
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import CONFIG_MAP, POD
+from sliceworks.kube.well_known import CONFIG_MAP, EVENT, POD
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.processes import container as containers
 from sliceworks.twin.nodes.processes import pod as pods
@@ -164,6 +164,25 @@ def test_a_container_waits_for_what_it_needs(tmp_path: Path, monkeypatch: pytest
         await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "here"}})
         await until(client, "p", ended)
         assert await client.logs("p", "default") == "here\n"
+
+    running(main, tmp_path)
+
+
+def test_a_pod_waits_for_its_volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_MISSING_AGAIN", 0.1)
+
+    async def main(client: Client) -> None:
+        mounts = [{"name": "keys", "mountPath": "/keys"}]
+        volumes = [{"name": "keys", "secret": {"secretName": "late"}}]
+        await client.create(pod("p", "cat", "/keys/a", volumes=volumes, volumeMounts=mounts))
+        while not (told := [each for each in (await client.list(EVENT)).items if each["reason"] == "FailedMount"]):
+            await clock.sleep(0.02)
+        assert told[0]["note"] == 'MountVolume.SetUp failed for volume "keys" : secret "late" not found'
+        assert state((await client.get(POD, "p"))["status"])["waiting"] == {"reason": "ContainerCreating"}
+        metadata = {"name": "late", "namespace": "default"}
+        await client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"a": "here"}})
+        await until(client, "p", ended)
+        assert await client.logs("p", "default") == "here"
 
     running(main, tmp_path)
 

@@ -13,7 +13,7 @@ from sliceworks.twin.nodes.processes import probes, volumes
 from sliceworks.twin.nodes.processes.environment import command_of
 from sliceworks.twin.nodes.processes.logs import LogWriter
 from sliceworks.twin.nodes.processes.process import Process, mark_in
-from sliceworks.twin.nodes.processes.sources import Missing, read_sources
+from sliceworks.twin.nodes.processes.sources import Missing, NotMounted, read_sources
 from sliceworks.twin.nodes.processes.views import View, view_of
 from sliceworks.twin.nodes.words import backoff, spoken
 
@@ -92,6 +92,11 @@ class ContainerRun:
         while True:
             try:
                 return await self._command()
+            except NotMounted as missing:
+                self._set(made.waiting(self.container, self._status, "ContainerCreating"))
+                await self._pod.publish()
+                self._pod.tell("FailedMount", str(missing), warning=True)
+                await clock.sleep(_MISSING_AGAIN)
             except Missing as missing:
                 self._set(made.waiting(self.container, self._status, "CreateContainerConfigError", str(missing)))
                 await self._pod.publish()

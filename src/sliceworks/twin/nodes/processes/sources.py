@@ -24,6 +24,10 @@ class Missing(SliceworksError):
     """Something that a container needs is not there; it may come."""
 
 
+class NotMounted(Missing):
+    """A volume cannot be filled yet: no container is made."""
+
+
 class Sources:
     """The config maps and secrets that a pod names, and the Job that it belongs to, read once for each start of a container."""
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.nodes.processes import payload
-from sliceworks.twin.nodes.processes.sources import amount_of, field_of
+from sliceworks.twin.nodes.processes.sources import Missing, NotMounted, amount_of, field_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def materialise(folder: Path, sources: Sources, addresses: tuple[str, str], *, r
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         if source := next((volume[kind] for kind in _FROM_ELSEWHERE if kind in volume), None):
             mode = 0o700 if (source.get("defaultMode") or 0) & 0o100 else 0o600
-            payload.write(place, _files(volume, sources, addresses, mounts), mode)
+            payload.write(place, _content(volume, sources, addresses, mounts), mode)
     return places
 
 
@@ -76,6 +76,13 @@ def mapped(text: str, mounts: dict[str, str]) -> str:
         return text
     paths = "|".join(map(re.escape, mounts))
     return re.sub(rf"(?<![\w./-])({paths}){_NO_PATH}", lambda found: mounts[found[1]], text)
+
+
+def _content(volume: Obj, sources: Sources, addresses: tuple[str, str], mounts: dict[str, str]) -> dict[str, bytes]:
+    try:
+        return _files(volume, sources, addresses, mounts)
+    except Missing as missing:
+        raise NotMounted(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {missing}') from missing
 
 
 def _files(volume: Obj, sources: Sources, addresses: tuple[str, str], mounts: dict[str, str]) -> dict[str, bytes]:
