@@ -19,7 +19,7 @@ from sliceworks.console.pages import queues as queues_page
 from sliceworks.console.views.job import job_view
 from sliceworks.console.views.jobs import PAGE, JobRow, Query, job_row, jobs_page
 from sliceworks.console.views.overview import overview
-from sliceworks.console.views.queues import current, queues
+from sliceworks.console.views.queues import Queue, Quota, current, queues
 from sliceworks.console.views.teams import team_of
 from sliceworks.console.views.times import age, between, dollars
 from sliceworks.console.views.troubles import Host, Told, told, troubles
@@ -283,3 +283,22 @@ def test_times_and_money_as_people_read_them() -> None:
     assert between("2026-01-05T10:00:00Z", "2026-01-05T11:00:00Z", NOW) == "60m"
     assert between("", "", NOW) == "–"
     assert [dollars(each) for each in (None, 3.5, 1234.5)] == ["unknown", "$3.50", "$1,234"]
+
+
+def test_a_jobset_of_others_tells_by_its_nodes_what_it_runs_on_and_began_at_once_if_nobody_held_it() -> None:
+    nodes = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice", "cloud.google.com/gke-tpu-topology": "4x4"}
+    pod = {"nodeSelector": nodes, "containers": [{"resources": {"limits": {"google.com/tpu": "4"}}}]}
+    job = {"name": "workers", "template": {"spec": {"parallelism": 4, "template": {"spec": pod}}}}
+    metadata = {"name": "a", "namespace": "b", "creationTimestamp": "2026-01-05T00:00:00Z"}
+    row = job_row({"metadata": metadata, "spec": {"replicatedJobs": [job]}})
+    assert (row.type, row.hosts, row.chips, row.began) == ("v5litepod-16", 4, 16, row.created)
+    assert row.usd == pytest.approx(19.2)
+    assert job_row({"metadata": metadata, "spec": {"suspend": True, "replicatedJobs": [job]}}).began == ""
+
+
+def test_a_queue_names_what_it_has_none_of_without_a_bar() -> None:
+    own, none = Quota("v4-32", "google.com/tpu", 32, 16, 0, 0), Quota("l4", "nvidia.com/gpu", 0, 0, 0, 0)
+    queue = Queue("a", "", "", (), 0, (own, none), (), 0, ())
+    page = queues_page.nodes((queue,), NOW)
+    assert "none of its own of l4" in said(page)
+    assert str(page).count("'meter'") == 2  # its class and its role

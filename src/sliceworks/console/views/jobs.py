@@ -69,11 +69,18 @@ def job_row(jobset: Object) -> JobRow:
         chips=chips or (ask.chips if ask else 0),
         restarts=status.get("restarts", 0),
         created=metadata["creationTimestamp"],
-        began=resumed["lastTransitionTime"] if resumed.get("status") == "False" else "",
+        began=_began(jobset, resumed),
         ended=ending(jobset).get("lastTransitionTime", ""),
         usd=price.usd if price else None,
         said=ending(jobset).get("message", ""),
     )
+
+
+def _began(jobset: Object, suspended: Object) -> str:
+    """When it was last let go; one that nobody ever held began at once."""
+    if not suspended:
+        return "" if jobset["spec"].get("suspend") else str(jobset["metadata"]["creationTimestamp"])
+    return str(suspended["lastTransitionTime"]) if suspended["status"] == "False" else ""
 
 
 @dataclass(frozen=True, slots=True)
