@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sliceworks.twin.auth.identity import User
 
 T = TypeVar("T")
+_PATIENCE = 60.0
+"""Seconds until something that hangs is given up: how long a thing takes says how busy the machine is, and nothing else."""
 
 
 @dataclass
@@ -43,13 +45,13 @@ class Answer:
 
 
 class Client:
-    """One TLS connection. Reading waits ten seconds at most."""
+    """One TLS connection. Reading waits for a minute at most."""
 
     def __init__(self, port: int, made: certificates.Certificates, certificate: str | None = None) -> None:
         context = ssl.create_default_context(cadata=made.authority())
         if certificate:
             context.load_cert_chain(certificate)
-        plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+        plain = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE)
         self.socket = context.wrap_socket(plain, server_hostname="localhost")
         self._buffer = bytearray()
 
@@ -152,13 +154,13 @@ class Running:
 
     def plain(self) -> socket.socket:
         """A connection without TLS."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=_PATIENCE)
 
     def inside(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the server's loop."""
-        return asyncio.run_coroutine_threadsafe(main, self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(main, self.loop).result(_PATIENCE)
 
-    def wait(self, true: Any, seconds: float = 10) -> None:
+    def wait(self, true: Any, seconds: float = _PATIENCE) -> None:
         """Wait until something holds."""
         assert clock.wait_until(true, seconds, every=0.005), "it did not happen"
 
@@ -182,7 +184,7 @@ def serving(handler: Handler, made: certificates.Certificates, limits: Limits | 
 
     thread = threading.Thread(target=lambda: clock.run(main()), name="server")
     thread.start()
-    running = started.result(10)
+    running = started.result(_PATIENCE)
     try:
         yield running
     finally:
