@@ -89,6 +89,24 @@ def test_read_raises_the_first_problem() -> None:
         documents.read(document)
 
 
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (
+            "pools: {cpu: {small: {machinTyp: e2-medium}}}",
+            "unknown field spec.pools.cpu.small.machinTyp; did you mean machineType?",
+        ),
+        ("teams: {vision: {sharse: {}}}", "unknown field spec.teams.vision.sharse; did you mean shares?"),
+        ("pools: {cpu: {small: {taints: [{kee: a}]}}}", "unknown field spec.pools.cpu.small.taints[0].kee; did you mean key?"),
+        ("polls: {}", "unknown field spec.polls; did you mean pools?"),
+    ],
+)
+def test_a_misspelt_field_has_a_close_one_also_below_names_that_people_choose(spec: str, problem: str) -> None:
+    head = HEAD.split("spec:", maxsplit=1)[0].replace("Scenario", "Environment")
+    found = problems(f"{head}spec:\n  project: my-project\n  region: us-central2\n  {spec}\n")
+    assert f"day.yaml:7: {problem}" in found
+
+
 @pytest.mark.parametrize(("data", "ours"), [({"apiVersion": "sliceworks.dev/v1alpha1"}, True), ({"apiVersion": "v1"}, False)])
 def test_which_documents_are_ours(data: dict[str, Any], ours: bool) -> None:
     [document] = load_all(f"apiVersion: {data['apiVersion']}\n", "x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -95,13 +95,16 @@ def _shown(path: tuple[str | int, ...]) -> str:
 def _fields(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
     """The names that a place in a document could have had."""
     found: Any = model
+    own_name = False  # in a mapping people choose the names: of a pool, of a team
     for step in path:
-        if isinstance(step, int):
+        if isinstance(step, int) or own_name:
+            own_name = False
             continue
         field = next((each for each in found.model_fields.values() if each.alias == step), None)
         found = _model_in(field.annotation) if field is not None else None
-        if found is None:
+        if field is None or found is None:
             return []
+        own_name = _is_mapping(field.annotation)
     return [str(each.alias) for each in found.model_fields.values()]
 
 
@@ -109,6 +112,10 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in getattr(annotation, "__args__", ()) if (found := _model_in(part)) is not None), None)
+
+
+def _is_mapping(annotation: Any) -> bool:
+    return get_origin(annotation) is dict or any(get_origin(part) is dict for part in get_args(annotation))
 
 
 def _closest(name: str, known: Any) -> str:
