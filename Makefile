@@ -48,7 +48,12 @@ WORKERS = $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))
 # Go's programs collect garbage this much later: they take a fifth less time, and more memory.
 GOGC ?= 400
 
-test: $(READY) ## Run all tests that need nothing but Python
+# All workers read all tests at the same time: where nothing is compiled yet, each would compile everything for itself.
+$(VENV)/.compiled: $(READY)
+	@$(BIN)/pytest -q --collect-only >/dev/null || true
+	@touch $@
+
+test: $(VENV)/.compiled ## Run all tests that need nothing but Python
 	@$(BIN)/pytest -q -m "not real" -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 test-real: $(READY) ## Run the contract on real programs too, and the console in Chromium (needs Go and Chromium; builds are cached)
