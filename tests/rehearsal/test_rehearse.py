@@ -12,7 +12,8 @@ from sliceworks.rehearsal import documents
 from sliceworks.rehearsal.rehearse import rehearse
 from sliceworks.rehearsal.standing import standing
 
-MANIFESTS = Path(__file__).parents[2] / "examples" / "manifests"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MANIFESTS = EXAMPLES / "manifests"
 
 
 def test_the_example_manifests_are_taken_whole() -> None:
@@ -26,6 +27,22 @@ def test_the_example_manifests_are_taken_whole() -> None:
     told = {(moment.verb, moment.subject) for moment in done.moments}
     assert ("created", "ServiceAccount team-vision/default") in told
     assert ("created", "SliceReservation team-language/pretraining") in told
+
+
+def test_an_instance_waits_for_the_graph_beside_it() -> None:
+    done = rehearse(documents.read(EXAMPLES / "graphs" / "web-application"))
+    assert [outcome.reason for outcome in done.refused] == []
+    states = {outcome.document.name: outcome.state for outcome in done.outcomes}
+    assert states["WebApplication/shop"].endswith("Ready")
+
+
+def test_a_graph_that_is_refused_holds_up_nothing(tmp_path: Path) -> None:
+    wrong = (EXAMPLES / "graphs" / "web-application" / "definition.yaml").read_text().replace("apps/v1", "apps/v9")
+    (tmp_path / "graph.yaml").write_text(wrong)
+    (tmp_path / "note.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note}\n")
+    done = rehearse(documents.read(tmp_path))
+    assert [outcome.result for outcome in done.outcomes] == ["created", "created"]
+    assert next(moment.at for moment in done.moments if moment.subject == "ConfigMap default/note") < 2
 
 
 def test_one_seed_gives_one_course_of_events(capsys: pytest.CaptureFixture[str]) -> None:

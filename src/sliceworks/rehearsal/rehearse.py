@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, collector
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.base.errors import ApiError, SliceworksError
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource, key_of
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 # What the twin's parts log is in the timeline too: nobody needs it on the terminal as well.
 logging.getLogger("sliceworks").addHandler(logging.NullHandler())
 
-_CRD = "CustomResourceDefinition"
+_CRD, _GRAPH = "CustomResourceDefinition", "ResourceGraphDefinition"
 _PATIENCE = 30.0  # seconds of the twin's time until a new kind must be served
 _POLL = 0.1
 
@@ -126,6 +127,8 @@ async def apply_document(client: Client, document: Document, timeline: Timeline,
             applied = await client.apply(obj, resource=resource)
         if resource.kind == _CRD:
             await _until_served(client, applied)
+        elif resource.kind == _GRAPH:
+            await _until_judged(client, resource, applied)
     except SliceworksError as error:
         metadata = obj["metadata"]
         timeline.add("refused", obj["kind"], metadata.get("namespace") or "", metadata["name"], by="sliceworks", note=error.message)
@@ -158,6 +161,20 @@ async def _until_served(client: Client, crd: dict[str, Any]) -> None:
         while "Established" not in held_conditions(await client.get(resource, crd["metadata"]["name"])):
             await clock.sleep(_POLL)
     client.discovery.invalidate()
+
+
+async def _until_judged(client: Client, resource: Resource, graph: dict[str, Any]) -> None:
+    """Wait until a graph serves or is refused: an instance may be the next document."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            while not _is_judged(await client.get(resource, graph["metadata"]["name"])):
+                await clock.sleep(_POLL)
+    client.discovery.invalidate()
+
+
+def _is_judged(graph: dict[str, Any]) -> bool:
+    refused = (condition(graph, kind).get("status") == "False" for kind in ("GraphAccepted", "KindReady"))
+    return is_true(graph, "Ready") or any(refused)
 
 
 async def _state(client: Client, outcome: Outcome) -> str:
