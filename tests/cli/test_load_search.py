@@ -15,7 +15,7 @@ from sliceworks.loadtest.running import INTERRUPTED, not_started
 if TYPE_CHECKING:
     from pathlib import Path
 
-DOCUMENT = {
+DOCUMENT: dict[str, Any] = {
     "apiVersion": "sliceworks.dev/v1alpha1",
     "kind": "LoadTest",
     "metadata": {"name": "limit"},
@@ -73,6 +73,21 @@ def test_rates_are_written_out(
     assert run(["load", "search", "-f", str(file), "--from", str(rate), "--most", str(rate)]) == 0
     assert tried == [f"limit-at-{name}"]
     assert f"{name} requests/s hold, the most that was tried" in capsys.readouterr().out
+
+
+def test_who_sends_can_be_said_as_for_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, str]] = []
+
+    def performed(test: Any, **_more: Any) -> tuple[dict[str, Any], Path]:
+        seen.append((test.spec.workers.count, test.spec.workers.where))
+        return result(""), tmp_path / test.name
+
+    monkeypatch.setattr(load_perform, "performed", performed)
+    file = tmp_path / "test.yaml"
+    file.write_text(yamls.dump({**DOCUMENT, "spec": {**DOCUMENT["spec"], "workers": {"image": "i:1"}}}))
+    asked = ["load", "search", "-f", str(file), "--most", "1", "--url", "http://model.example", "--workers", "3", "--on", "cluster"]
+    assert run(asked) == 0
+    assert seen == [(3, "cluster")]
 
 
 def test_senders_that_do_not_start_are_an_error(

@@ -11,7 +11,7 @@ from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.cli import options
 from sliceworks.cli.load_publish import publish
-from sliceworks.cli.load_search import search
+from sliceworks.cli.load_search import search, senders_option, workers_option
 from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
@@ -38,10 +38,8 @@ folder_option = click.option(
 @click.option("-f", "--file", type=click.Path(exists=True, path_type=Path), required=True, help="The LoadTest document.")
 @click.option("--url", default="", metavar="URL", help="Ask this address, not the document's.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Kept with the run; repeat for more.")
-@click.option("--workers", type=click.IntRange(1, 1000), help="So many send, not the document's number.")
-@click.option(
-    "--on", "senders", type=click.Choice(["here", "cluster"]), help="Where they are: processes here, or pods of the cluster."
-)
+@workers_option
+@senders_option
 @click.option("--locust-csv", is_flag=True, help="Write Locust's own CSV files into the run's folder too.")
 @click.option("--locust-port", type=click.IntRange(1, 65535), metavar="PORT", help="Show Locust's own pages on loopback meanwhile.")
 @options.namespace

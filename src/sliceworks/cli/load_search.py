@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from sliceworks.loadtest.searching import Search
 
 
+workers_option = click.option("--workers", type=click.IntRange(1, 1000), help="So many send, not the document's number.")
+senders_option = click.option(
+    "--on", "senders", type=click.Choice(["here", "cluster"]), help="Where they are: processes here, or pods of the cluster."
+)
+
+
 @click.command()
 @click.option("-f", "--file", type=click.Path(exists=True, path_type=Path), required=True, help="The LoadTest document.")
 @click.option(
@@ -31,6 +37,8 @@ if TYPE_CHECKING:
 @click.option(
     "--precision", type=click.FloatRange(0.001, 1), default=0.05, show_default=True, help="How close to come, as a share."
 )
+@workers_option
+@senders_option
 @options.namespace
 @options.cluster
 @options.output("table", "json")
@@ -45,7 +53,7 @@ def search(*, file: Path, objectives: tuple[str, ...], url: str, output: str, **
     from sliceworks.specs.objectives import parse
 
     where = load_runs.Where(*(how[key] for key in ("namespace", "kubeconfig", "context", "twin")))
-    test = load_runs.aimed(load_runs.read(file, where, url=url))
+    test = load_runs.aimed(load_runs.read(file, where, url=url, workers=how["workers"], on=how["senders"]))
     wanted = list(objectives) or test.spec.slo
     if not wanted:
         raise UsageError("what must hold? The document has no slo", hint="--slo 'ttft p99 < 500ms'")
