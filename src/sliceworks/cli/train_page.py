@@ -11,7 +11,7 @@ from sliceworks.training.asked import asked, size
 from sliceworks.training.boards import TENSORBOARD
 from sliceworks.training.hosts import Host, hosts
 from sliceworks.training.stages import line
-from sliceworks.training.states import ending, state, workers
+from sliceworks.training.states import ending, pod_spec, state, workers
 from sliceworks.training.timeline import timeline
 from sliceworks.training.words import PRIORITY, QUEUE, TYPE
 
@@ -60,7 +60,7 @@ def _facts(found: Found) -> Iterator[tuple[str, str]]:
     yield "Why", found.why
     yield "Queue", _queue(labels, found.workload)
     yield "Slices", _slices(jobset)
-    yield "Image", str(_pod(jobset)["containers"][0].get("image", ""))
+    yield "Image", str(pod_spec(jobset)["containers"][0].get("image", ""))
     yield "Restarts", f"{restarts}, {(spec.get('failurePolicy') or {}).get('maxRestarts', 0)} allowed"
     yield "Submitted", f"{metadata['creationTimestamp']} ({_age(metadata['creationTimestamp'])} ago)"
     yield "TensorBoard", _board(found)
@@ -83,11 +83,6 @@ def _slices(jobset: Object) -> str:
         return f"{first.get('replicas', 1)} × {name or first['name']}, {size(jobset)[0]} hosts"
     usd = f"{ask.price} USD an hour" if ask.price else "price unknown"
     return f"{ask.count} × {name}, {ask.capacity}, {ask.hosts} hosts, {ask.chips} chips, {usd}"
-
-
-def _pod(jobset: Object) -> Object:
-    pod: Object = workers(jobset)["template"]["spec"]["template"]["spec"]
-    return pod
 
 
 def _board(found: Found) -> str:

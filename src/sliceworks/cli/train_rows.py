@@ -10,7 +10,7 @@ from sliceworks.base import clock, duration
 from sliceworks.base.conditions import condition
 from sliceworks.cli.output import Report
 from sliceworks.training.asked import size
-from sliceworks.training.states import ending, state, workers
+from sliceworks.training.states import ending, pod_spec, state, workers
 from sliceworks.training.words import ENDED, PRIORITY, QUEUE, RUNS, TYPE, WAITS
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _since(moment: str) -> float:
 
 
 def _container(jobset: Object) -> Object:
-    containers: list[Object] = workers(jobset)["template"]["spec"]["template"]["spec"]["containers"]
+    containers: list[Object] = pod_spec(jobset)["containers"]
     return containers[0]
 
 

@@ -9,17 +9,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from sliceworks.specs.model import Seconds, Spec
+from sliceworks.specs.model import Seconds, Spec, number
 
 Outcome = Literal["succeeded", "failed", "deleted", "waiting", "suspended", "starting", "running"]
 Natural = Annotated[int, Field(ge=0)]
 
 
-def _number(value: object) -> object:
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-Amount = Annotated[float, Field(ge=0), BeforeValidator(_number)]
+Amount = Annotated[float, Field(ge=0), BeforeValidator(number)]
 
 
 class ExpectJob(Spec):

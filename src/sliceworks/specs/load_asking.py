@@ -8,14 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, model_validator
 
 from sliceworks.specs.gateway import Secret
-from sliceworks.specs.model import Name, Seconds, Spec
+from sliceworks.specs.model import Name, Seconds, Spec, number
 
 Positive = Annotated[int, Field(ge=1)]
-
-
-def rate(value: object) -> object:
-    """Whole numbers are numbers too."""
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class ServiceTarget(Spec):
@@ -58,7 +53,7 @@ class Lengths(Spec):
     """How long something is, in tokens: always the same, evenly between two bounds, or around a mean, never outside the bounds."""
 
     mean: Positive
-    deviation: Annotated[float, Field(ge=0), BeforeValidator(rate)] = 0.0
+    deviation: Annotated[float, Field(ge=0), BeforeValidator(number)] = 0.0
     least: Positive = 1
     most: Positive = 1_000_000
     shape: Literal["normal", "lognormal", "uniform"] = Field(
@@ -121,7 +116,7 @@ class Options(Spec):
     """What is asked of the model beside the prompt."""
 
     max_tokens: Positive = 128
-    temperature: Annotated[float, Field(ge=0), BeforeValidator(rate)] | None = None
+    temperature: Annotated[float, Field(ge=0), BeforeValidator(number)] | None = None
     ignore_eos: bool = Field(default=False, description="Go on to maxTokens whatever the model says; vLLM's field.")
     extra: dict[str, Any] = Field(default_factory=dict, description="Put into the request as they are.")
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from sliceworks.specs.load_asking import Options, Plain, Positive, Prompts, Target, rate
-from sliceworks.specs.model import Metadata, Name, Seconds, Spec
+from sliceworks.specs.load_asking import Options, Plain, Positive, Prompts, Target
+from sliceworks.specs.model import Metadata, Name, Seconds, Spec, number
 from sliceworks.specs.objectives import parse
 from sliceworks.specs.serving.parts import Image, Pool
 from sliceworks.specs.serving.parts import Place as Bucketed
@@ -34,10 +34,10 @@ def _objective(value: str) -> str:
     return value
 
 
-PerSecond = Annotated[Rate, BeforeValidator(rate)]
+PerSecond = Annotated[Rate, BeforeValidator(number)]
 Lasting = Annotated[Seconds, AfterValidator(_lasting)]
 Objective = Annotated[str, AfterValidator(_objective)]
-Weight = Annotated[Share, BeforeValidator(rate)]
+Weight = Annotated[Share, BeforeValidator(number)]
 
 
 class Ramp(Spec):
@@ -64,7 +64,7 @@ class Stage(Spec):
     ramp: Ramp | None = None
     steps: Steps | None = None
     users: Positive | None = Field(default=None, description="Closed: so many send one request after the other's answer.")
-    replay: Annotated[float, Field(gt=0), BeforeValidator(rate)] | None = Field(
+    replay: Annotated[float, Field(gt=0), BeforeValidator(number)] | None = Field(
         default=None, description="The trace, so many times as fast as it was."
     )
     lasts: Lasting | None = Field(default=None, alias="for", description="How long; each step of steps. A replay may do without.")
@@ -199,14 +199,14 @@ def infer_problems(infer: dict[str, Any]) -> list[str]:
     found, inputs = [], infer.get("inputs", [])
     if not isinstance(inputs, list) or not all(isinstance(each, dict) for each in inputs):
         return ["infer.inputs is a list of tensors"]
-    for number, each in enumerate(inputs):
+    for index, each in enumerate(inputs):
         shape, kind = each.get("shape"), each.get("datatype")
         if "data" in each:
             continue
         if not isinstance(shape, list) or not all(isinstance(side, int) and side > 0 for side in shape):
-            found.append(f"infer.inputs[{number}] has no data, and no shape to make some up for")
+            found.append(f"infer.inputs[{index}] has no data, and no shape to make some up for")
         elif kind not in DATATYPES:
-            found.append(f"infer.inputs[{number}] has no data, and none can be made up of datatype {kind}")
+            found.append(f"infer.inputs[{index}] has no data, and none can be made up of datatype {kind}")
     return found
 
 

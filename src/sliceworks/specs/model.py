@@ -21,6 +21,11 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=False, strict=True)
 
 
+def number(value: object) -> object:
+    """Whole numbers are numbers too."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _seconds(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("must be a duration such as 90s, 5m or 1h30m")

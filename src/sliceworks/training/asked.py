@@ -10,7 +10,7 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog.labels import GPU, RESERVATION_NAME, SPOT, TPU, TPU_ACCELERATOR, TPU_TOPOLOGY
 from sliceworks.catalog.tpus import GENERATIONS
 from sliceworks.training.shapes import Ask
-from sliceworks.training.states import workers
+from sliceworks.training.states import pod_spec, workers
 from sliceworks.training.words import TYPE
 
 Object = dict[str, Any]
@@ -20,7 +20,7 @@ _CHIPS = (TPU, GPU)
 def asked(jobset: Object) -> Ask | None:
     """So many slices of a type; None where the catalogue does not know it. A JobSet that is not of our making has no type: then its
     nodes tell."""
-    selector = _pod(jobset).get("nodeSelector") or {}
+    selector = pod_spec(jobset).get("nodeSelector") or {}
     name = (jobset["metadata"].get("labels") or {}).get(TYPE, "") or selector.get(TPU_ACCELERATOR, "")
     capacity = "spot" if SPOT in selector else "reservation" if RESERVATION_NAME in selector else "on-demand"
     return _ask(name, selector.get(TPU_TOPOLOGY) or None, workers(jobset).get("replicas", 1), capacity)
@@ -30,7 +30,7 @@ def size(jobset: Object) -> tuple[int, int]:
     """Hosts and chips of the slices, as their pods ask for them."""
     job = workers(jobset)
     hosts = job.get("replicas", 1) * job["template"]["spec"].get("parallelism", 1)
-    resources = _pod(jobset)["containers"][0].get("resources") or {}
+    resources = pod_spec(jobset)["containers"][0].get("resources") or {}
     # Of chips a limit is a request, too.
     chips = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return hosts, hosts * next((int(chips[name]) for name in _CHIPS if name in chips), 0)
@@ -44,8 +44,3 @@ def _ask(name: str, topology: str | None, count: int, capacity: str) -> Ask | No
         return Ask(catalog.find(name, topology), count, capacity) if name else None
     except SliceworksError:
         return None
-
-
-def _pod(jobset: Object) -> Object:
-    pod: Object = workers(jobset)["template"]["spec"]["template"]["spec"]
-    return pod

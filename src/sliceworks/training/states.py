@@ -38,6 +38,12 @@ def workers(jobset: Object) -> Object:
     return next((each for each in jobs if each["name"] == SLICE), jobs[0])
 
 
+def pod_spec(jobset: Object) -> Object:
+    """What each of its workers is."""
+    found: Object = workers(jobset)["template"]["spec"]["template"]["spec"]
+    return found
+
+
 def ending(jobset: Object) -> Object:
     """The condition that says how it ended; empty while it has not."""
     for kind in ("Completed", "Failed"):

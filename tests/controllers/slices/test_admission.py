@@ -18,11 +18,8 @@ from tests.support.slice_pictures import (
 )
 
 from sliceworks.controllers.slices import asks, words
-from sliceworks.controllers.slices.views import Problem, Ref, Subject
+from sliceworks.controllers.slices.views import Problem, Subject
 from sliceworks.controllers.slices.world import Answer, Create, Delete, Tell
-
-JOB = Ref("ml", "js-slice-0")
-
 
 # Kueue.
 

@@ -19,10 +19,8 @@ from tests.support.slice_pictures import (
     seat,
 )
 
-from sliceworks.controllers.slices.views import Ref, Told
+from sliceworks.controllers.slices.views import Told
 from sliceworks.controllers.slices.world import Create, Delete, Hold, Resume, Tell
-
-JOB = Ref("ml", "js-slice-0")
 
 
 def _half() -> list[Any]:
