@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from tests.support.slice_queues import QUEUE, make_queue
 from tests.support.slices import SETTINGS, ZONE, Obj, Rig, jobset, rig
 
 from sliceworks.base import clock
@@ -16,6 +17,7 @@ from sliceworks.base.errors import NotFound
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT
 from sliceworks.controllers.slices.watching import JOBSET
+from sliceworks.kube.well_known import NODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +41,7 @@ class Life:
     foreign: dict[str, Obj] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    jobs: int = 0
+    queued: bool = False  # whether JobSets wait in a queue of Kueue's, whose check the controller is
     crashes: set[int] = field(default_factory=set)  # at which writes to the cloud the controller dies before it has its answer
     writes: int = 0
     dying: asyncio.Task[None] | None = None
@@ -62,6 +64,9 @@ async def live(seed: int) -> Life:
         made.cluster.cloud.handle = _watched(life, made.cluster.cloud.handle)  # type: ignore[method-assign]
         made.container = made.open_container()
         await _others(life)
+        if random.random() < 0.3:
+            life.queued = True
+            await make_queue(made.client, random.choice([48, 96]))
         made.start()
         await _troubles(life)
         await _settle(life)
@@ -84,7 +89,7 @@ def _watched(life: Life, handle: Any) -> Any:
             asked = orjson.loads(body)["nodePool"]["name"] if method == "POST" and body and b"nodePool" in body else name
             life.note(f"{method} {asked} {answer[0]} {answer[2][:160].decode() if answer[0] >= 400 else ''}")
             if asked != name and answer[0] == 200:
-                _count(life, orjson.loads((await handle("GET", target, headers, b""))[2]).get("nodePools") or ())
+                await _count(life, orjson.loads((await handle("GET", target, headers, b""))[2]).get("nodePools") or ())
             life.writes += life.rig.running
             if life.rig.running and life.writes in life.crashes and (life.dying is None or life.dying.done()):
                 life.dying = asyncio.create_task(_kill(life, 0))
@@ -94,13 +99,25 @@ def _watched(life: Life, handle: Any) -> Any:
     return watched
 
 
-def _count(life: Life, pools: Iterable[Obj]) -> None:
-    """No Job has more than one pool that works or is coming, except where another JobSet sits on the first: in all there are never
-    more pools than Jobs."""
-    slices = [pool for pool in pools if words.MANAGER in (pool["config"].get("labels") or {})]
-    live = [pool for pool in slices if pool["status"] not in ("STOPPING", "ERROR")]
-    if len(live) > life.jobs:
-        life.wrong.append(f"{len(live)} pools for {life.jobs} Jobs at {clock.loop_time():.1f}: {[pool['name'] for pool in live]}")
+async def _count(life: Life, pools: Iterable[Obj]) -> None:
+    """No Job has more than one pool that works or is coming, except where others sit on all but one of them."""
+    live: dict[str, list[str]] = {}
+    for pool in pools:
+        labels = pool["config"].get("labels") or {}
+        if words.MANAGER in labels and pool["status"] not in ("STOPPING", "ERROR"):
+            live.setdefault(labels[words.PARENT_NAME], []).append(pool["name"])
+    for job, names in live.items():
+        if len(names) > 1 and len(set(names) & await _lent(life, job)) < len(names) - 1:
+            life.wrong.append(f"{job} has {names} at {clock.loop_time():.1f}")
+
+
+async def _lent(life: Life, job: str) -> set[str]:
+    """The pools on which pods of other JobSets than this Job's are or were."""
+    made = (await life.rig.client.list(NODE)).items
+    nodes = {node["metadata"]["name"]: node["metadata"]["labels"].get("cloud.google.com/gke-nodepool") for node in made}
+    own = job.rpartition("-slice-")[0]
+    others = (pod for pod in await life.rig.pods() if pod["metadata"]["labels"].get(words.JOBSET_NAME) != own)
+    return {str(nodes.get(pod["spec"].get("nodeName", ""))) for pod in others}
 
 
 async def _others(life: Life) -> None:
@@ -123,6 +140,7 @@ async def _troubles(life: Life) -> None:
     moments += [(random.uniform(0, _TROUBLED), _fault, index) for index in range(random.randint(0, 5))]
     moments += [(random.uniform(0, _TROUBLED), _kill, index) for index in range(random.randint(0, 4))]
     moments += [(random.uniform(100, _TROUBLED), _meddle, index) for index in range(random.randint(0, 3))]
+    moments += [(random.uniform(100, _TROUBLED), _lose, index) for index in range(random.randint(0, 2))]
     now = 0.0
     for moment, happen, index in sorted(moments, key=lambda each: each[0]):
         await clock.sleep(moment - now)
@@ -137,7 +155,9 @@ async def _submit(life: Life, index: int) -> None:
     random, name = life.random, f"js-{index}"
     accelerator, topology, pods, chips = random.choice(SHAPES)
     kind = random.choices(["runs", "fails", "restarts", "wrong"], [6, 1, 1, 1])[0]
-    more: dict[str, Any] = {}
+    # No other taints: whoever tolerates all of them is sent to machines that are being shut down, again and again.
+    tolerated = [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in ("google.com/tpu", words.SPOT)]
+    more: dict[str, Any] = {"pod": {"tolerations": tolerated}}
     if kind == "wrong":
         topology = "9x9x9"
     if kind == "fails":
@@ -147,7 +167,8 @@ async def _submit(life: Life, index: int) -> None:
     body["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"]["sliceworks.dev/run-seconds"] = (
         str(random.choice([20, 200]))
     )
-    life.jobs += int(body["spec"]["replicatedJobs"][0]["replicas"])
+    if life.queued:
+        body["metadata"]["labels"] = {words.QUEUE_NAME: QUEUE}
     life.submitted[name] = {"runs": "Completed", "restarts": "Completed", "fails": "Failed", "wrong": ""}[kind]
     life.note(f"submit {name} {kind} {topology} x{body['spec']['replicatedJobs'][0]['replicas']}")
     await life.rig.client.create(body)
@@ -194,6 +215,20 @@ async def _meddle(life: Life, index: int) -> None:
         life.note(f"resume {name}")
     except NotFound:
         return
+
+
+async def _lose(life: Life, index: int) -> None:
+    """A machine of a slice goes silent, is taken away, or is maintained; the cloud brings it back."""
+    names = sorted(node["metadata"]["name"] for node in (await life.rig.client.list(NODE)).items if _is_of_slice(node))
+    if not names:
+        return
+    name, state = life.random.choice(names), life.random.choice(["silent", "preempted", "maintenance"])
+    life.note(f"{state} {name}")
+    await life.rig.client.patch(NODE, name, {"metadata": {"annotations": {"sliceworks.dev/state": state}}})
+
+
+def _is_of_slice(node: Obj) -> bool:
+    return words.MANAGER in node["metadata"]["labels"]
 
 
 async def _settle(life: Life) -> None:
