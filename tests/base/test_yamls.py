@@ -47,6 +47,7 @@ def test_documents_know_their_places() -> None:
         ("a: 1\n- b", "f.yaml:2: while parsing a block mapping: did not find expected key"),
         ("- a", "f.yaml:1: expected a mapping of fields"),
         ("text", "f.yaml:1: expected a mapping of fields"),
+        ("é: 1\nb: \x07", "f.yaml:2: has a character that YAML does not take: U+0007"),
         ("a: 1\nb: 2\na: 3", "f.yaml:3: field 'a' is written twice"),
         ("? [a]\n: 1", "f.yaml:1: a field's name must be plain text"),
         ("a: &x [*x]", "f.yaml:1: is nested more than 100 levels deep"),

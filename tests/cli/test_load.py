@@ -223,6 +223,8 @@ def test_what_pods_cannot_do(
     ("arguments", "problem"),
     [
         (["load", "report", "nowhere"], "there is no run in nowhere"),
+        (["load", "report", __file__], f"there is no run in {__file__}"),
+        (["load", "recover", __file__], f"there is no run in {__file__}"),
         (["load", "sql", "SELECT 1"], "there are no runs in load-tests"),
         (["load", "compare", "a", "b"], "there is no run in a"),
     ],

@@ -50,6 +50,11 @@ def load_all(text: str, place: str) -> list[Document]:
         mark = error.problem_mark or error.context_mark
         where = f"{place}:{mark.line + 1}" if mark else place
         raise InvalidDocument(_sentence(error), place=where) from error
+    except yaml.reader.ReaderError as error:
+        line = text.encode()[: error.position].count(b"\n") + 1
+        raise InvalidDocument(
+            f"has a character that YAML does not take: U+{error.character:04X}", place=f"{place}:{line}"
+        ) from error
     except yaml.YAMLError as error:
         raise InvalidDocument(_one_line(str(error)), place=place) from error
     except RecursionError as error:

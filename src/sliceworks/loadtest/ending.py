@@ -144,7 +144,7 @@ def _merged(folder: Path) -> bool:
 def _note(folder: Path) -> Note:
     try:
         return Note(**orjson.loads((folder / NOTE).read_bytes()))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise InvalidDocument(f"there is no run in {folder}", hint="sliceworks load list shows what there is") from error
     except (OSError, ValueError, TypeError) as error:
         raise InvalidDocument(f"what the run is cannot be read: {error}", place=str(folder / NOTE)) from error

@@ -157,7 +157,7 @@ def load(folder: Path) -> Data:
     """A run that was written down."""
     try:
         found = orjson.loads((folder / RUN).read_bytes())
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise InvalidDocument(f"there is no run in {folder}", hint="sliceworks load list shows what there is") from error
     except (OSError, orjson.JSONDecodeError) as error:
         raise InvalidDocument(f"the run cannot be read: {error}", place=str(folder / RUN)) from error
