@@ -8,7 +8,7 @@ import pytest
 from tests.support.clouds import CLUSTER, PLACE, POOLS, Cloud, is_ready, on_cloud
 
 from sliceworks.base import clock
-from sliceworks.kube.well_known import NODE
+from sliceworks.kube.well_known import NODE, POD
 
 NAME = re.compile(r"gke-c-slice-[0-9a-f]{8}-[a-z0-9]{4}")
 
@@ -76,6 +76,27 @@ def test_nodes_of_a_slice_are_labelled_and_tainted_as_gke_does() -> None:
         capacity, left = node["status"]["capacity"], node["status"]["allocatable"]
         assert (capacity["cpu"], capacity["memory"], capacity["google.com/tpu"]) == ("240", "407Gi", "4")
         assert (left["google.com/tpu"], left["cpu"]) == ("4", "239330m")
+
+    on_cloud(main)
+
+
+def test_pods_come_to_machines_that_are_up_and_not_before() -> None:
+    async def main(cloud: Cloud) -> None:
+        cloud.fault("SlowBoot", seconds=200)
+        container = {"name": "main", "image": "example.com/app:1", "resources": {"requests": {"cpu": "1"}}}
+        metadata = {"name": "p", "namespace": "default"}
+        await cloud.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}})
+        operation = await cloud.create("cpu", config={"machineType": "n2-standard-4"})
+        await clock.sleep(200)
+        (node,) = await cloud.nodes("cpu")
+        assert "node.cloudprovider.kubernetes.io/uninitialized" in [taint["key"] for taint in node["spec"]["taints"]]
+        assert "nodeName" not in (await cloud.client.get(POD, "p"))["spec"]
+        await cloud.done(operation)
+        await clock.sleep(5)
+        (node,) = await cloud.nodes("cpu")
+        assert is_ready(node)
+        assert not node["spec"].get("taints")
+        assert (await cloud.client.get(POD, "p"))["status"]["phase"] == "Running"
 
     on_cloud(main)
 

@@ -57,6 +57,22 @@ def test_nodes_boot_and_have_a_lease() -> None:
     played(main)
 
 
+def test_pods_wait_for_a_machine_however_long_it_boots() -> None:
+    async def main(client: Client) -> None:
+        metadata = {"name": "slow", "labels": {"sliceworks.dev/node": "simulated"}}
+        slow = {"annotations": {"sliceworks.dev/boot-seconds": "300"}}
+        await client.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata | slow})
+        await client.create(pod("p", "slow", policy="Always"))
+        await clock.sleep(299)
+        assert (await condition(client, "slow"))["reason"] == "NodeStatusNeverUpdated"
+        assert (await client.get(POD, "p"))["status"]["phase"] == "Pending"
+        await clock.sleep(2)
+        assert (await condition(client, "slow"))["reason"] == "KubeletReady"
+        assert (await client.get(POD, "p"))["status"]["phase"] == "Running"
+
+    played(main)
+
+
 def test_only_labelled_nodes_are_played() -> None:
     async def main(client: Client) -> None:
         await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}})

@@ -13,17 +13,19 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 STATE = "sliceworks.dev/state"
 SILENT = "silent"
+_NEVER = "NodeStatusNeverUpdated"
 
 
 class Machine:
     """One node."""
 
-    __slots__ = ("addresses", "host", "node")
+    __slots__ = ("addresses", "host", "node", "up")
 
     def __init__(self, node: Obj) -> None:
         self.node = node
         self.host = host_address(node)
         self.addresses = Range(pod_range(node))
+        self.up = self.booted
 
     @property
     def silent(self) -> bool:
@@ -31,15 +33,21 @@ class Machine:
         return (self.node["metadata"].get("annotations") or {}).get(STATE) == SILENT
 
     @property
+    def idle(self) -> bool:
+        """Whether nothing becomes of its pods now: it has failed, or is still booting."""
+        return not self.up or self.silent
+
+    @property
     def booted(self) -> bool:
-        """Whether the kubelet has come up before."""
-        return bool(condition(self.node, "Ready"))
+        """Whether the kubelet has come up before. The cluster says of one that takes too long that it never did."""
+        return bool(condition(self.node, "Ready").get("reason", _NEVER) != _NEVER)
 
     def take(self, node: Obj) -> bool:
         """Take in a newer state; whether that may change what becomes of its pods."""
-        before, self.node = self.node, node
-        self.host = host_address(node)
-        return bool(before["metadata"].get("annotations") != node["metadata"].get("annotations"))
+        before, up = self.node, self.up
+        self.node, self.host = node, host_address(node)
+        self.up = self.booted
+        return up != self.up or bool(before["metadata"].get("annotations") != node["metadata"].get("annotations"))
 
 
 class Machines:

@@ -54,7 +54,7 @@ class Plans:
     def plan(self, what: What, track: Track, obj: Obj) -> None:
         """Decide what comes next for an object in this state."""
         machine = self._machines.get(track.node)
-        if machine is None or (machine.silent and what.kind == "Pod"):
+        if machine is None or (what.kind == "Pod" and machine.idle):
             self._rest(what, track)
             return
         if what.kind == "Pod" and self._runtime is not None and self._runtime.takes(obj):

@@ -164,7 +164,7 @@ class Nodes:
             if name not in self._silent:
                 self._silent.add(name)
                 self._plans.queue.add(what)
-        elif machine.booted and (self._plans.keep(what, name) or name in self._silent):
+        elif machine.up and (self._plans.keep(what, name) or name in self._silent):
             self._silent.discard(name)
             self._plans.queue.add(what)
 
@@ -209,7 +209,7 @@ class Nodes:
         if isinstance(obj, bytes):
             obj = orjson.loads(obj)
         machine = self.machines.get(track.node)
-        if machine is None or (machine.silent and what.kind == "Pod"):
+        if machine is None or (what.kind == "Pod" and machine.idle):
             return
         await self._carry_out(what, track, obj, step, machine)
 

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import is_true
-from sliceworks.base.errors import AlreadyExists, ApiError, NotFound
+from sliceworks.base.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sliceworks.kube.reflector import Reflector, Selection
 from sliceworks.kube.well_known import NODE, POD
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 _POOL = "cloud.google.com/gke-nodepool"
 _NODES, _MARK = "/nodes", f'"{_POOL}"'.encode()
-_OF_KUBERNETES = "node.kubernetes.io/"
+_UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+"""The taint with which kubelets come up in a cloud; the cloud's own controller takes it away once it knows the machine."""
+_OF_KUBERNETES = ("node.kubernetes.io/", _UNINITIALIZED)
 _STATE = "sliceworks.dev/state"
 _AT_ONCE = 32
 _FIRST, _LAST = 8_192, 65_536
@@ -44,6 +46,7 @@ class Fleet:
         self._next = _FIRST
         self._task: asyncio.Task[None] | None = None
         self._reading = False
+        self._taking_up: set[asyncio.Task[None]] = set()
         self._draining: asyncio.Task[dict[str, list[tuple[str, str]]]] | None = None
         self.came_up: Callable[[str], None] = lambda _: None
         self.failed: Callable[[str], None] = lambda _: None
@@ -70,10 +73,11 @@ class Fleet:
         """Watch no more."""
         if self._store is not None and self._reading:
             self._store.unsubscribe(self._observe)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        tasks = [*self._taking_up, *([self._task] if self._task is not None else ())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._task = None
 
     # What the watch tells.
 
@@ -98,10 +102,23 @@ class Fleet:
         ready = is_true(node, "Ready")
         before = self._ready.get(name)
         self._ready[name] = ready
+        if ready and any(taint["key"] == _UNINITIALIZED for taint in node["spec"].get("taints") or ()):
+            task = asyncio.create_task(self._take_up(node))
+            self._taking_up.add(task)
+            task.add_done_callback(self._taking_up.discard)
         if ready and not before:
             self.came_up(name)
         elif before and not ready:
             self.failed(name)
+
+    async def _take_up(self, node: Obj) -> None:
+        """Let pods come to a machine that is up. Where somebody else has just changed it, that change is seen next."""
+        metadata = {"resourceVersion": node["metadata"]["resourceVersion"]}
+        taints = [taint for taint in node["spec"]["taints"] if taint["key"] != _UNINITIALIZED]
+        try:
+            await self._client.patch(NODE, node["metadata"]["name"], {"metadata": metadata, "spec": {"taints": taints or None}})
+        except (Conflict, NotFound):
+            return
 
     def _lose(self, name: str) -> None:
         if self._ready.pop(name, None) is not None:
@@ -138,8 +155,9 @@ class Fleet:
         """Let nodes appear; those that are there already are left alone."""
 
         async def one(node: Obj) -> None:
+            taints = [*(node["spec"].get("taints") or ()), {"key": _UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]
             try:
-                await self._client.create(node, resource=NODE)
+                await self._client.create({**node, "spec": {**node["spec"], "taints": taints}}, resource=NODE)
             except AlreadyExists:
                 return
 
