@@ -6,10 +6,11 @@ Of each node that belongs to a pool only its name is kept, and whether it is rea
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import is_true
-from sliceworks.base.errors import AlreadyExists, ApiError, Conflict, NotFound
+from sliceworks.base.errors import AlreadyExists, ApiError, Conflict, NotFound, SliceworksError
 from sliceworks.kube.reflector import Reflector, Selection
 from sliceworks.kube.well_known import NODE, POD
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.store.entries import Change
     from sliceworks.twin.store.store import Store
 
+log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 _POOL = "cloud.google.com/gke-nodepool"
 _NODES, _MARK = "/nodes", f'"{_POOL}"'.encode()
@@ -119,6 +121,8 @@ class Fleet:
             await self._client.patch(NODE, node["metadata"]["name"], {"metadata": metadata, "spec": {"taints": taints or None}})
         except (Conflict, NotFound):
             return
+        except SliceworksError as error:
+            log.warning("node %s: %s", node["metadata"]["name"], error)  # its next heartbeat is another chance
 
     def _lose(self, name: str) -> None:
         if self._ready.pop(name, None) is not None:
