@@ -11,7 +11,7 @@ from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving.gateway import talking
 from sliceworks.serving.gateway.calls import Call
 from sliceworks.serving.gateway.forms import DONE, Form, why_ended
-from sliceworks.serving.gateway.http.upstream import Broken, Late
+from sliceworks.serving.gateway.http.exchange import Broken, Late
 from sliceworks.serving.gateway.peek import parse, tokens_asked
 from sliceworks.serving.gateway.refusals import broken_backend, slow_backend, too_many_tokens
 from sliceworks.serving.gateway.relay import Interrupted

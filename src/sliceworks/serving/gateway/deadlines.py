@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sliceworks.serving.gateway.calls import Call
-    from sliceworks.serving.gateway.http.upstream import Exchange
+    from sliceworks.serving.gateway.http.exchange import Exchange
 
 _STEP = 0.25
 """Moments are told apart this far."""

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
-from sliceworks.serving.gateway.http.upstream import WHOLE, Broken, Exchange
+from sliceworks.serving.gateway.http.exchange import WHOLE, Broken, Exchange
 
 if TYPE_CHECKING:
     from sliceworks.serving.gateway.app import Application

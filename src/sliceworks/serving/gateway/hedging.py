@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sliceworks.serving.gateway.http.upstream import Exchange
+from sliceworks.serving.gateway.http.exchange import Exchange
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -17,7 +17,7 @@ from sliceworks.serving.gateway.calls import passed_back, request_head
 from sliceworks.serving.gateway.deadlines import Deadlines
 from sliceworks.serving.gateway.hedging import Race
 from sliceworks.serving.gateway.http import lanes
-from sliceworks.serving.gateway.http.upstream import FIRST, WHOLE, Broken, Exchange, Late
+from sliceworks.serving.gateway.http.exchange import FIRST, WHOLE, Broken, Exchange, Late
 from sliceworks.serving.gateway.refusals import broken_backend, slow_backend
 
 if TYPE_CHECKING:

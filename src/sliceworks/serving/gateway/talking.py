@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving import asking
-from sliceworks.serving.gateway.http.upstream import FIRST, Exchange
+from sliceworks.serving.gateway.http.exchange import FIRST, Exchange
 from sliceworks.serving.gateway.refusals import broken_backend
 from sliceworks.serving.gateway.relay import foreign, is_expected
 

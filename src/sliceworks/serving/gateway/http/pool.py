@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from sliceworks.serving.gateway.http.upstream import Broken, UpstreamConnection
+from sliceworks.serving.gateway.http.exchange import Broken
+from sliceworks.serving.gateway.http.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
     import ssl
 
-    from sliceworks.serving.gateway.http.upstream import Exchange
+    from sliceworks.serving.gateway.http.exchange import Exchange
 
 _MOST_IDLE = 512
 
