@@ -193,3 +193,11 @@ def test_a_start_that_takes_too_long_is_given_up(capsys: pytest.CaptureFixture[s
     assert main.run(["twin", "start", "--memory", "--timeout", "0.01s"]) == 3
     assert "gave no answer within 0.01 s" in capsys.readouterr().err
     assert not clock.wait_until(lambda: homes.find("default").holder() != 0, 1)
+
+
+def test_a_variable_names_the_twin_that_is_meant(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLICEWORKS_TWIN", "elsewhere")
+    assert main.run(["twin", "kubeconfig"]) == 1
+    assert "'elsewhere'" in capsys.readouterr().err
+    assert main.run(["twin", "kubeconfig", "--name", "nobody"]) == 1
+    assert "'nobody'" in capsys.readouterr().err

@@ -29,7 +29,16 @@ def _complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 def _name(default: str | None = "default") -> Callable[[Any], Any]:
     help_text = "Name of the twin." if default else "Only the twin of this name."
-    return click.option("--name", default=default, show_default=bool(default), help=help_text, shell_complete=_complete_names)
+    variable = "SLICEWORKS_TWIN" if default else None
+    return click.option(
+        "--name",
+        default=default,
+        envvar=variable,
+        show_default=bool(default),
+        show_envvar=bool(variable),
+        help=help_text,
+        shell_complete=_complete_names,
+    )
 
 
 @click.group()
