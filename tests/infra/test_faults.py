@@ -114,6 +114,11 @@ def test_destroy_finds_what_nobody_knows_of(twin: Twin, tmp_path: Path) -> None:
     assert twin.there("orphans") == []
 
 
+def held(kind: str) -> str:
+    """One of a kind is made, but its answer comes five seconds later by this machine's clock: much is still to do until then."""
+    return f"name: held-{kind}, fault: SlowAnswers, seconds: 600, match: {{method: {kind}.create}}, count: 1"
+
+
 def begun(twin: Twin, file: Path, site: Site, things: int, stage: str = STAGE) -> subprocess.Popen[str]:
     """An apply in processes of its own, which has begun to make so many things."""
     command = [sys.executable, "-m", "sliceworks", "env", "apply", "--twin", "-f", str(file)]
@@ -131,8 +136,8 @@ def begun(twin: Twin, file: Path, site: Site, things: int, stage: str = STAGE) -
 def test_killed_at_any_moment_the_next_apply_goes_on(twin: Twin, tmp_path: Path) -> None:
     file = twin.document(tmp_path, "killed")
     site = twin.site(file)
-    for things in (1, 4):
-        twin.inject(tmp_path, f"name: slow-{things}, fault: SlowAnswers, seconds: 60, match: {{service: compute}}, count: 3")
+    for things, kind in ((1, "networks"), (4, "subnetworks")):
+        twin.inject(tmp_path, held(kind))
         process = begun(twin, file, site, things)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=30)
@@ -162,14 +167,10 @@ def test_a_cluster_that_was_being_made_is_taken_over_without_its_first_pool(twin
     assert twin.there("half") == []
 
 
-HELD = "fault: SlowAnswers, seconds: 600, match: {method: networks.create}, count: 1"
-"""The network is made, but its answer comes five seconds later by this machine's clock: much is still to do until then."""
-
-
 def test_after_ctrl_c_the_next_apply_goes_on(twin: Twin, tmp_path: Path) -> None:
     file = twin.document(tmp_path, "stopped")
     site = twin.site(file)
-    twin.inject(tmp_path, HELD)
+    twin.inject(tmp_path, held("networks"))
     process = begun(twin, file, site, 3)
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=120)
@@ -188,7 +189,7 @@ def test_a_connection_that_is_lost_for_a_while(twin: Twin, tmp_path: Path) -> No
     told: list[SliceworksError] = []
     cut_off = replace(site, target=TwinTarget(address=wire.address, token=twin.token))
     worker = threading.Thread(target=lambda: told.append(failure(cut_off)))
-    twin.inject(tmp_path, HELD)
+    twin.inject(tmp_path, held("networks"))
     worker.start()
     eventually(lambda: journal.exists() and len(journal.read_bytes().splitlines()) >= 2, 120, "two things are begun")
     wire.cut()
