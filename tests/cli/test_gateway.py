@@ -41,13 +41,12 @@ def test_a_document_is_checked_and_nothing_is_served(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == "error: the variable ADMIN_KEY: the secret is empty\n"
 
 
-def test_a_port_that_is_taken_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert run(["gateway", "echo", "--port", str(port)]) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "in use" in told
+    hint = "hint: choose another one, or end what listens there\n"
+    assert capsys.readouterr().err == f"error: port {port} of 127.0.0.1 is in use\n{hint}"
 
 
 def test_the_echo_model_is_a_program() -> None:
