@@ -237,3 +237,17 @@ def test_virtual_timers_of_one_moment_fire_in_the_order_in_which_they_were_set()
         return clock.run(main(), virtual=True)
 
     assert heard(0) == heard(3) == list(range(50))
+
+
+def test_whoever_waits_for_a_virtual_moment_gets_there() -> None:
+    async def main() -> int:
+        due, rounds = clock.loop_time() + 60, 0
+        await clock.sleep(60 - 4e-7)
+        while clock.loop_time() < due:
+            rounds += 1
+            assert rounds < 10
+            await clock.sleep(due - clock.loop_time())
+        assert clock.loop_time() < due + 1e-5
+        return rounds
+
+    assert clock.run(main(), virtual=True) == 1

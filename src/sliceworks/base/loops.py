@@ -101,6 +101,9 @@ class VirtualLoop(TimedLoop):
     ) -> asyncio.TimerHandle:
         """Set a timer; of those that are due at one moment, the one that was set first comes first."""
         self._check_closed()
+        if self._elapsed < when < self._elapsed + _RESOLUTION:
+            # It would fire before its moment: who looks at the clock then and waits again would do so for ever.
+            when = self._elapsed + _RESOLUTION
         timer = _Timer(when, callback, args, self, context)
         self._timers += 1
         timer.turn = self._timers
