@@ -95,7 +95,6 @@ class Bench:
     async def _latency(self, controller: slices.Controller, client: Client) -> None:
         """From the arrival of the news that a leader waits to the request for its pool, with all other slices there."""
         async with slices.arrivals(client) as arrived:
-            await clock.sleep(0.5)
             for number in range(self.sizes.late):
                 await client.create(slices.jobset(f"late-{number}", 1))
                 await clock.sleep(self.sizes.pace)

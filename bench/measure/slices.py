@@ -167,10 +167,11 @@ async def leaders_running(client: Client, count: int, most: float = 300.0) -> No
 async def arrivals(client: Client) -> AsyncIterator[dict[str, float]]:
     """When the news that a leader waits arrived here, by Job."""
     found: dict[str, float] = {}
+    known = (await client.list_all(POD, labels=_LEADERS)).resource_version
 
     async def follow() -> None:
         while True:
-            async for event in client.watch(POD, labels=_LEADERS):
+            async for event in client.watch(POD, labels=_LEADERS, resource_version=known):
                 name = event.object["metadata"].get("labels", {}).get("job-name") if event.object.get("metadata") else None
                 if name and waits(event.object):
                     found.setdefault(name, clock.loop_time())

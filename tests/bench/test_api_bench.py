@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 from bench.measure.results import Measure, as_json, report
+from tests.support import benches
 from tests.support.clusters import real_wanted
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    import subprocess
+
 NAMES = ["start", "memory", "creates", "gets", "patches", "list", "fanout", "size"]
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "bench/api.py", "--tiny", *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
+    return benches.run("api", "--tiny", *options)
 
 
 def test_the_twin_alone() -> None:

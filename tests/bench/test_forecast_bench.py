@@ -11,6 +11,7 @@ import orjson
 import pytest
 from bench.measure.backtest import Backtest, Case
 from bench.measure.months import CHIPS, DAY, Planned, month, state
+from tests.support import benches
 
 from sliceworks.rehearsal.forecast.outlook import Outlook
 
@@ -23,8 +24,7 @@ def jobs() -> list[Planned]:
 
 
 def test_it_runs_and_ends_with_json() -> None:
-    command = [sys.executable, "bench/forecast.py", "--tiny"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
+    done = benches.run("forecast", "--tiny")
     found = orjson.loads(done.stdout.splitlines()[-1])
     assert list(found) == ["start", "covered", "size"]
     assert all(each["ratio"] is not None for each in found.values())

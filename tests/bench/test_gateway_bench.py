@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import orjson
+from tests.support import benches
 
-ROOT = Path(__file__).parents[2]
 NAMES = ["unary_litellm", "unary_nginx", "added_p50", "added_p99", "stream_p99", "stream_apart", "long_prompt", "memory"]
 
 
 def test_ours_alone() -> None:
-    command = [sys.executable, "bench/gateway.py", "--tiny", "--ours-only"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
+    done = benches.run("gateway", "--tiny", "--ours-only")
     found = orjson.loads(done.stdout.splitlines()[-1])
     assert list(found) == NAMES
     assert all(set(each) == {"ratio", "goal"} for each in found.values())

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import orjson
 import pytest
 from bench.graphs import measures
 from bench.measure.engines import Calls, Engine
+from tests.support import benches
 from tests.support.clusters import real_wanted
 
 pytestmark = pytest.mark.long(40)
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.real
 @pytest.mark.skipif(not real_wanted(), reason="needs programs built from their Go modules: SLICEWORKS_REAL=1")
 def test_both_engines() -> None:
-    command = [sys.executable, "bench/graphs.py", "--tiny"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=110)
+    done = benches.run("graphs", "--tiny", seconds=110)
     found = orjson.loads(done.stdout.splitlines()[-1])
     assert list(found) == list(measures())
     assert all(each["ratio"] > 0 for each in found.values())

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import orjson
-
-ROOT = Path(__file__).parents[2]
+from tests.support import benches
 
 
 def test_it_runs_and_says_what_it_found() -> None:
-    command = [sys.executable, "bench/loadgen.py", "--tiny", "--json-only"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=110)
+    done = benches.run("loadgen", "--tiny", "--json-only", seconds=110)
     found = orjson.loads(done.stdout)
     reports = ["report", "report: memory", "report of pieces", "report of pieces: memory"]
     assert list(found) == ["unary", "unary delay", "closed", "memory", "streams", "streams delay", *reports]

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import orjson
 from bench.measure.results import bounded
-
-ROOT = Path(__file__).parents[2]
+from tests.support import benches
 
 
 def test_it_runs_and_says_what_it_found() -> None:
-    command = [sys.executable, "bench/slices.py", "--tiny", "--json-only"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
+    done = benches.run("slices", "--tiny", "--json-only")
     found = orjson.loads(done.stdout)
     assert list(found) == ["creates", "lists", "latency", "memory"]
     assert all(each["ratio"] > 0 and set(each) == {"ratio", "goal"} for each in found.values())

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import orjson
+from tests.support import benches
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_it_runs_and_says_what_it_found() -> None:
-    command = [sys.executable, "bench/training.py", "submit", "list", "--tiny", "--json-only"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=200)
+    done = benches.run("training", "submit", "list", "--tiny", "--json-only", seconds=200)
     found = orjson.loads(done.stdout)
     assert list(found) == ["submit", "list"]
     assert all(each["ratio"] > 0 and each["goal"] == 1 for each in found.values())

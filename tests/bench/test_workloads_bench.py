@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 from bench.workloads import QUICK, Sizes, stretch
+from tests.support import benches
 from tests.support.clusters import real_wanted
 
 ROOT = Path(__file__).parents[2]
@@ -16,8 +17,7 @@ NAMES = ["kueue", "kueue averages", "kueue growth", "size", "size memory", "size
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "bench/workloads.py", "--tiny", *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
+    return benches.run("workloads", "--tiny", *options)
 
 
 def test_the_twin_alone() -> None:
