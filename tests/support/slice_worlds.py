@@ -17,7 +17,7 @@ from sliceworks.base.errors import NotFound
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT
 from sliceworks.controllers.slices.watching import JOBSET
-from sliceworks.kube.well_known import NODE
+from sliceworks.kube.well_known import JOB, NODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -89,7 +89,7 @@ def _watched(life: Life, handle: Any) -> Any:
             asked = orjson.loads(body)["nodePool"]["name"] if method == "POST" and body and b"nodePool" in body else name
             life.note(f"{method} {asked} {answer[0]} {answer[2][:160].decode() if answer[0] >= 400 else ''}")
             if asked != name and answer[0] == 200:
-                await _count(life, orjson.loads((await handle("GET", target, headers, b""))[2]).get("nodePools") or ())
+                await _count(life, asked, orjson.loads((await handle("GET", target, headers, b""))[2]).get("nodePools") or ())
             life.writes += life.rig.running
             if life.rig.running and life.writes in life.crashes and (life.dying is None or life.dying.done()):
                 life.dying = asyncio.create_task(_kill(life, 0))
@@ -99,16 +99,17 @@ def _watched(life: Life, handle: Any) -> Any:
     return watched
 
 
-async def _count(life: Life, pools: Iterable[Obj]) -> None:
-    """No Job has more than one pool that works or is coming, except where others sit on all but one of them."""
-    live: dict[str, list[str]] = {}
+async def _count(life: Life, asked: str, pools: Iterable[Obj]) -> None:
+    """The Job of a pool that is asked for has no other that works or is coming, except where others sit on all of those."""
+    live: dict[str, str] = {}
     for pool in pools:
         labels = pool["config"].get("labels") or {}
         if words.MANAGER in labels and pool["status"] not in ("STOPPING", "ERROR"):
-            live.setdefault(labels[words.PARENT_NAME], []).append(pool["name"])
-    for job, names in live.items():
-        if len(names) > 1 and len(set(names) & await _lent(life, job)) < len(names) - 1:
-            life.wrong.append(f"{job} has {names} at {clock.loop_time():.1f}")
+            live[pool["name"]] = labels[words.PARENT_NAME]
+    job = live.get(asked, "")
+    names = {name for name, parent in live.items() if parent == job}
+    if job and len(names & await _lent(life, job)) < len(names) - 1:
+        life.wrong.append(f"{job} has {sorted(names)} at {clock.loop_time():.1f}")
 
 
 async def _lent(life: Life, job: str) -> set[str]:
@@ -211,10 +212,22 @@ async def _meddle(life: Life, index: int) -> None:
         life.note(f"suspend {name}")
         await life.rig.client.patch(JOBSET, name, {"spec": {"suspend": True}}, "default")
         await clock.sleep(life.random.choice([10, 200]))
+        if await _is_half_done(life, name):
+            life.submitted[name] = ""
         await life.rig.client.patch(JOBSET, name, {"spec": {"suspend": False}}, "default")
         life.note(f"resume {name}")
     except NotFound:
         return
+
+
+async def _is_half_done(life: Life, name: str) -> bool:
+    """Whether a host of a slice ended well and another did not.
+
+    JobSet places hosts by the first one's pod. Where that ended, and went with its machine, the others are refused for ever: that is
+    its own rule.
+    """
+    jobs = (await life.rig.client.list(JOB, "default", labels=f"{words.JOBSET_NAME}={name}")).items
+    return any(0 < job["status"].get("succeeded", 0) < job["spec"]["completions"] for job in jobs)
 
 
 async def _lose(life: Life, index: int) -> None:
