@@ -223,8 +223,8 @@ async def _meddle(life: Life, index: int) -> None:
 async def _is_half_done(life: Life, name: str) -> bool:
     """Whether a host of a slice ended well and another did not.
 
-    JobSet places hosts by the first one's pod. Where that ended, and went with its machine, the others are refused for ever: that is
-    its own rule.
+    JobSet places hosts by the first one's pod. Where that ended, and went with its machine, the others are refused for ever:
+    that is its own rule.
     """
     jobs = (await life.rig.client.list(JOB, "default", labels=f"{words.JOBSET_NAME}={name}")).items
     return any(0 < job["status"].get("succeeded", 0) < job["spec"]["completions"] for job in jobs)
