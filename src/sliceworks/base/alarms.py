@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from sliceworks.base import clock
@@ -89,9 +88,11 @@ class _SystemAlarm:
         self._system.timerfd_settime(self._file, _ABSOLUTE, self._moment, None)
 
     def _rung(self) -> None:
-        with suppress(BlockingIOError):
+        try:
             os.read(self._file, 8)
-            self._ring()
+        except BlockingIOError:
+            return  # It was set anew meanwhile.
+        self._ring()
 
     def put_away(self) -> None:
         if self._file >= 0:

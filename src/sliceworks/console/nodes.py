@@ -196,11 +196,6 @@ def amount_of(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
-def counted(number: int, word: str) -> str:
-    """So many of something: one host, 1,024 hosts."""
-    return f"one {word}" if number == 1 else f"{number:,} {word}s"
-
-
 def legend(*entries: tuple[str, str]) -> Node:
     """What the colours of meters mean."""
     return el("div", [el("span", el("i", cls=cls), words) for cls, words in entries], cls="legend", aria_hidden="true")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +17,7 @@ from sliceworks.twin.nodes.processes import volumes
 from sliceworks.twin.nodes.processes.expansion import expand
 from sliceworks.twin.nodes.processes.hosts import Hosts, Part
 from sliceworks.twin.nodes.processes.logs import LogOptions, read_log
+from sliceworks.twin.nodes.processes.process import end_leftovers, mark_in
 from sliceworks.twin.nodes.processes.sources import Sources, amount_of, field_of
 from sliceworks.twin.nodes.processes.tpu import tpu_variables
 
@@ -194,3 +197,22 @@ def test_processes_are_not_for_twins_that_others_can_reach(tmp_path: Path) -> No
             folder(processes=True, host=host)
     with pytest.raises(SliceworksError, match="without workloads"):
         folder(processes=True, workloads=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells when a process began, and none is ended")
+def test_only_the_process_that_was_written_down_is_ended(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as sleeper:
+        try:
+            mark = mark_in(tmp_path / "pod" / "main")
+            mark.parent.mkdir(parents=True)
+            born = int(Path(f"/proc/{sleeper.pid}/stat").read_text().rpartition(")")[2].split()[19])
+            for written in (f"{sleeper.pid} {born - 1}", f"{sleeper.pid} 0", f"{sleeper.pid}", "no number"):
+                mark.write_text(written)
+                end_leftovers(tmp_path)
+                assert not mark.exists()
+                assert sleeper.poll() is None
+            mark.write_text(f"{sleeper.pid} {born}")
+            end_leftovers(tmp_path)
+            assert sleeper.wait(20) == -signal.SIGKILL
+        finally:
+            sleeper.kill()

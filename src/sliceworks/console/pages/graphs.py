@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.base.words import counted
 from sliceworks.console.graph_looks import DEFINITIONS, instances_of
 from sliceworks.console.nodes import el, empty, heading, link, panel, state, table, warning
 from sliceworks.console.registry import page_of
@@ -49,7 +50,7 @@ def _definition(world: World, each: Definition) -> Node:
     table_ = world.table(kind) if kind else None
     asked = graphs.instances(table_.all()) if table_ else []
     unknown = el("p", table_.trouble, cls="note") if table_ and kind and not world.knows(kind) else None
-    count = f"{each.resources} resources" if each.resources != 1 else "one resource"
+    count = counted(each.resources, "resource")
     return panel(
         each.kind or each.name,
         el("p", each.problem, cls="answer bad") if each.problem and each.tone != "good" else None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.base import duration
+from sliceworks.base.words import counted
 from sliceworks.console.nodes import (
     button,
     columns,
-    counted,
     el,
     empty,
     facts,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.console.nodes import amount_of, button, choice, counted, el, empty, link, search, state
+from sliceworks.base.words import counted
+from sliceworks.console.nodes import amount_of, button, choice, el, empty, link, search, state
 from sliceworks.console.views.times import ago, between, dollars
 
 if TYPE_CHECKING:

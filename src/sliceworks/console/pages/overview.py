@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from sliceworks.base.words import counted
 from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, NODES
 from sliceworks.console.nodes import (
     amount_of,
     columns,
-    counted,
     el,
     empty,
     heading,

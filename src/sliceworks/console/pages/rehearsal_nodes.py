@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.console.nodes import choice, counted, drawing, el, empty, heading, icon, link, panel, state
+from sliceworks.base.words import counted
+from sliceworks.console.nodes import choice, drawing, el, empty, heading, icon, link, panel, state
 from sliceworks.console.views import days, strips
 from sliceworks.console.views.faults import FAULTS
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nicegui import ui
 
+from sliceworks.base.words import counted
 from sliceworks.console.fleet import KINDS, LOOK_EVERY, fleet_of
 from sliceworks.console.kinds import NAMESPACES, NODES
 from sliceworks.console.nodes import button, choice, drawing, el, empty, heading, link, search, warning
@@ -46,7 +47,7 @@ def slices_page(here: Here) -> None:
         picked = [each for each in found if shown.wanted(each)]
         shown.page = min(shown.page, max(len(picked) - 1, 0) // PAGE)
         return [
-            heading("Slices", el("span", _counted(len(found)), cls="lead") if here.world.knows(NODES) else None),
+            heading("Slices", el("span", counted(len(found), "slice"), cls="lead") if here.world.knows(NODES) else None),
             *map(warning, here.world.troubles(*KINDS)),
             *(nodes(found, picked, shown.wanted, shown.page) if found else [_nothing()] if here.world.knows(NODES) else []),
         ]
@@ -167,10 +168,6 @@ def _nothing() -> Node:
 
 def _none_such() -> Node:
     return el("div", empty("No slice is like that.", button("Show all", "all"), icon_name="filter_alt_off"), key="none")
-
-
-def _counted(count: int) -> str:
-    return "one slice" if count == 1 else f"{count:,} slices"
 
 
 def to_job(owner: str) -> Node | None:

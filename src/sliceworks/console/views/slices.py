@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.words import counted
 from sliceworks.catalog import labels, prices
 from sliceworks.console.views import hosts
 from sliceworks.console.views.hosts import Host, HostState
@@ -67,7 +68,7 @@ class SliceView:
     @property
     def summary(self) -> str:
         """The slice in one sentence."""
-        size = f"{self.chips} chips on {_counted(len(self.hosts), 'host')}"
+        size = f"{self.chips} chips on {counted(len(self.hosts), 'host')}"
         return f"{self.name}: {self.type_name}{f' {self.topology}' if self.topology else ''}, {size}, {self.standing}"
 
     @property
@@ -231,7 +232,3 @@ def _of_gpu(gpu: str, chips: int) -> Iterator[catalog.GpuShape]:
     from sliceworks.catalog import gpus
 
     return (each for each in gpus.shapes() if (each.gpu.label, each.chips) == (gpu, chips))
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

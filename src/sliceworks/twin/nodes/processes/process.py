@@ -66,13 +66,13 @@ def end_leftovers(folder: Path) -> None:
     for mark in folder.glob(f"*/*/{_MARK}"):
         with contextlib.suppress(OSError, ValueError):
             number, born = map(int, mark.read_text().split())
-            if _born(number) == born and os.getpgid(number) == number:
+            if born and _born(number) == born and os.getpgid(number) == number:
                 os.killpg(number, signal.SIGKILL)
         mark.unlink(missing_ok=True)
 
 
 def _born(number: int) -> int:
-    """When a process began, in ticks since the machine did; 0 where nothing tells."""
+    """When a process began, in ticks since the machine did; 0 where nothing tells, and then nothing is ended by its number."""
     try:
         return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:
