@@ -15,7 +15,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help setup rehearse test test-real test-lives check fix bench wheel docs docs-serve lock clean
+.PHONY: help setup rehearse test test-real test-heavy test-lives check fix bench wheel docs docs-serve lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -58,6 +58,9 @@ test: $(VENV)/.compiled ## Run all tests that need nothing but Python
 
 test-real: $(READY) ## Run the contract on real programs too, and the console in Chromium (needs Go and Chromium; builds are cached)
 	@SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
+
+test-heavy: $(READY) ## Try what takes long to build or to install: images, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian's packages)
+	@SLICEWORKS_HEAVY=1 SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q tests/heavy $(PYTEST_ARGS)
 
 test-lives: $(READY) ## Live 500 random lives of the slices controller: faults of the cloud, kills, JobSets that come and go
 	@SLICEWORKS_SEEDS=500 $(BIN)/pytest -q -n auto --dist load tests/controllers/slices/test_random_lives.py $(PYTEST_ARGS)

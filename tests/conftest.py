@@ -20,7 +20,10 @@ hypothesis.settings.load_profile("sliceworks")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A run of the real programs alone reads only files that have such cases: the contract's, and those that say so."""
+    """What takes long to build or install is tested by `make test-heavy` alone. A run of the real programs reads only files that
+    have such cases: the contract's, and those that say so."""
+    if collection_path.name == "heavy" and collection_path.is_dir():
+        return os.environ.get("SLICEWORKS_HEAVY") != "1" or None
     if config.getoption("markexpr") != "real" or collection_path.suffix != ".py" or "contract" in collection_path.parts:
         return None
     return b"mark.real" not in collection_path.read_bytes() or None
