@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import orjson
-from bench.measure import gateways, program
+from bench.measure import gateways, program, standstill
 from bench.measure.crowd import Crowd
 from bench.measure.http_load import Load, at, request
 from bench.measure.results import Measure
@@ -75,6 +75,7 @@ class Bench:
 
     def run(self) -> list[Measure]:
         """Measure each on its own, then ours in more ways."""
+        progress.say(f"machine   {standstill.watch([gateways.OURS, gateways.THEIRS], self.sizes.seconds / 2)}")
         os.sched_setaffinity(0, {gateways.THEIRS})
         model = gateways.echo(self.folder)
         try:
@@ -119,20 +120,26 @@ class Bench:
         return rate
 
     def _half_load(self, model: gateways.Running) -> None:
-        """Latency from when requests were meant to be sent, with the gateway and without it."""
-        server = gateways.ours(self.folder, model.port)
+        """Latency from when requests were meant to be sent, with the gateway and without it; and with nginx, to compare with."""
+        servers = [server for make in self._makers() if (server := make(self.folder, model.port)) is not None]
         try:
             for _ in range(self.sizes.repeats):
                 times = {}
-                for name, port in (("direct", model.port), ("ours", server.port)):
+                for name, port in [("direct", model.port), *((server.name, server.port) for server in servers)]:
                     load = Load(port, request(_PATH, _body(1000)))
-                    clock.run(load.paced(self._last_rate / 2, self.sizes.seconds))
+                    # In its first tenths of a second a new process is not yet as quick as it will be.
+                    clock.run(load.paced(self._last_rate / 2, self.sizes.seconds, settling=self.sizes.seconds / 5))
                     times[name] = [at(load.times, share) * 1000 for share in (0.5, 0.99)]
                 self._say("half load", times)
                 for place, name in enumerate(("added_p50", "added_p99")):
                     self.found[name].twin.append(max(0.01, times["ours"][place] - times["direct"][place]))
         finally:
-            server.stop()
+            for server in servers:
+                server.stop()
+
+    def _makers(self) -> list[gateways.Maker]:
+        """Ours, and nginx beside it."""
+        return [gateways.ours] if self.ours_only else [gateways.nginx, gateways.ours]
 
     def _say(self, what: str, times: dict[str, list[float]]) -> None:
         shown = "  ".join(f"{name} p50 {middle:.2f} p99 {last:.2f} ms" for name, (middle, last) in times.items())
@@ -140,7 +147,7 @@ class Bench:
 
     def _long_prompt(self, model: gateways.Running) -> None:
         """Processor time of the gateway for one request, long and short; and of nginx, which looks at no body, to compare with."""
-        for make in [gateways.ours] if self.ours_only else [gateways.nginx, gateways.ours]:
+        for make in self._makers():
             server = make(self.folder, model.port)
             if server is None:
                 continue

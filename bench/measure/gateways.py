@@ -26,6 +26,8 @@ MODEL = "bench"
 _CORES = sorted(os.sched_getaffinity(0))
 OURS, THEIRS = _CORES[0], _CORES[-1]
 """The core of what is measured, and that of everything else."""
+_MODELS = _CORES[1] if len(_CORES) > 2 else THEIRS
+"""The core of the model that requests are for: its own, where there are enough."""
 OTHERS = _CORES[1:] or _CORES
 """All cores that are not of what is measured, where there are several."""
 _NGINX = """
@@ -93,7 +95,7 @@ def echo(folder: Path, *options: str) -> Running:
     """The echo model."""
     port = free_port()
     command = [sys.executable, "-m", "sliceworks", "gateway", "echo", "--port", str(port), "--model", MODEL, "--records", "0"]
-    return Running("echo", [*command, *options], port, folder, core=THEIRS)
+    return Running("echo", [*command, *options], port, folder, core=_MODELS)
 
 
 def ours(folder: Path, *models: int) -> Running:

@@ -103,14 +103,21 @@ class Load:
         self._end(lines)
         return rate
 
-    async def paced(self, rate: float, seconds: float, connections: int = 64) -> None:
-        """So many a second, each at its own time whatever became of the one before."""
+    async def paced(self, rate: float, seconds: float, connections: int = 64, *, settling: float = 0.0) -> None:
+        """So many a second, each at its own time whatever became of the one before. Those of the first `settling` seconds are sent
+        and answered like the others, but their times are not kept."""
         self._pace = True
         lines = await self._open(connections)
         self._idle.extend(lines)
+        await self._send(rate, settling)
+        self.times.clear()
+        await self._send(rate, seconds)
+        await asyncio.sleep(0.2)
+        self._end(lines)
+
+    async def _send(self, rate: float, seconds: float) -> None:
         began = time.perf_counter()
-        count = int(rate * seconds)
-        for number in range(count):
+        for number in range(int(rate * seconds)):
             meant = began + number / rate
             wait = meant - time.perf_counter()
             if wait > 0.0005:
@@ -118,8 +125,6 @@ class Load:
             while not self._idle:
                 await asyncio.sleep(0.0005)
             self._idle.popleft().ask(meant)
-        await asyncio.sleep(0.2)
-        self._end(lines)
 
     def _end(self, lines: list[Line]) -> None:
         self.over = True

@@ -16,3 +16,4 @@ def test_ours_alone() -> None:
     assert found["unary_nginx"]["ratio"] is None
     assert found["stream_apart"]["ratio"] == 1.0
     assert "streams   ours" in done.stderr
+    assert "its cores stood still" in done.stderr

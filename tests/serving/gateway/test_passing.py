@@ -37,6 +37,24 @@ def test_one_line_serves_many_requests_both_ways() -> None:
     clock.run(main())
 
 
+def test_a_line_is_used_again_after_a_stream_and_its_end_is_seen() -> None:
+    async def main() -> None:
+        async with upstream(tokens=5, token_time=0.001) as echo, gateway(document(echo.url)) as gate:
+            [server] = gate.program.application.state.servers
+            lines = set()
+            for _ in range(3):
+                got = await gate.ask("POST", "/v1/chat/completions", chat(stream=True))
+                assert got.body.rstrip().endswith(b"data: [DONE]")
+                await until(gate.idle)
+                await until(lambda: bool(server.pool._idle))
+                lines.add(server.pool._idle[-1])
+            assert len(lines) == 1
+            await echo.kill()
+            await until(lambda: server.pool.open == 0)
+
+    clock.run(main())
+
+
 def test_pipelined_requests_are_answered_in_their_order() -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url)) as gate, await Client.open(gate.port) as client:

@@ -1,7 +1,7 @@
 """Which calls take too long, found without a look at all the others.
 
 Each is looked at again when its time could be up at the earliest. A stream that goes on is looked at about once a minute, not four
-times a second: with a thousand of them that look took two milliseconds, and every token had to wait for it.
+times a second: ten thousand of them would take milliseconds, and every token would have to wait for that.
 """
 
 from __future__ import annotations

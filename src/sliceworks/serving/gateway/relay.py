@@ -16,7 +16,6 @@ from sliceworks.serving.gateway import usage
 from sliceworks.serving.gateway.calls import passed_back, request_head
 from sliceworks.serving.gateway.deadlines import Deadlines
 from sliceworks.serving.gateway.hedging import Race
-from sliceworks.serving.gateway.http import lanes
 from sliceworks.serving.gateway.http.exchange import FIRST, WHOLE, Broken, Exchange, Late
 from sliceworks.serving.gateway.refusals import broken_backend, slow_backend
 
@@ -43,7 +42,6 @@ class Relay:
     def __init__(self, measures: Measures) -> None:
         self.measures = measures
         self._deadlines = Deadlines()
-        self._lanes = lanes.Lanes() if lanes.possible else None
         self._swept = 0.0
 
     async def carry(self, call: Call, retries: Retries, budget: Budget) -> None:
@@ -172,8 +170,6 @@ class Relay:
         exchange.sink = flow
         if reply.chunked and exchange.header(b"transfer-encoding") == b"chunked":
             exchange.framed = _flow(call, exchange, reply.pass_on)
-            if self._lanes is not None and exchange.connection is not None and _is_stream(exchange):
-                exchange.connection.take_lane(self._lanes)
         call.spent += clock.effort() - exchange.arrived
         try:
             await exchange.wait(WHOLE)

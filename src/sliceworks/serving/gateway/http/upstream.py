@@ -11,7 +11,6 @@ from sliceworks.base import clock, sockets
 from sliceworks.serving.gateway.http.exchange import Broken, Exchange
 
 if TYPE_CHECKING:
-    from sliceworks.serving.gateway.http.lanes import Lanes
     from sliceworks.serving.gateway.http.pool import Pool
 
 _LARGE = 128 * 1024
@@ -52,7 +51,6 @@ class UpstreamConnection(asyncio.Protocol):
         self._keep = self._paused = self._in_chunk = self._between = False
         self._used = 0
         self._head_size = 0
-        self._lanes: Lanes | None = None
         self.closed = False
         self.idle_since = 0.0
 
@@ -64,7 +62,6 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        self._leave_lane()
         del self._parser
         self._pool.forget(self)
         exchange, self._exchange = self._exchange, None
@@ -153,7 +150,6 @@ class UpstreamConnection(asyncio.Protocol):
         if exchange is None or not exchange.status:
             return  # An interim answer.
         self._exchange = exchange.connection = None
-        self._leave_lane()
         if self._keep and not self._paused:
             self._pool.give_back(self)
         else:
@@ -162,29 +158,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     # Flow, and the end.
 
-    def take_lane(self, lanes: Lanes) -> None:
-        """Have the rest of an answer read together with all other streams. What is encrypted cannot be."""
-        if self._number >= 0 and not self._paused and not self.closed:
-            self._transport.pause_reading()
-            self._lanes = lanes
-            lanes.add(self._number, self._came)
-
-    def _came(self, data: bytes) -> None:
-        if data:
-            self.data_received(data)
-        else:
-            self._leave_lane()  # The transport finds the same end, and knows what to do.
-
-    def _leave_lane(self) -> None:
-        if self._lanes is not None:
-            self._lanes.remove(self._number)
-            self._lanes = None
-            if not self._paused and not self._transport.is_closing():
-                self._transport.resume_reading()
-
     def pause(self) -> None:
         if not self._paused and not self.closed:
-            self._leave_lane()
             self._paused = True
             self._transport.pause_reading()
 
@@ -196,5 +171,4 @@ class UpstreamConnection(asyncio.Protocol):
     def drop(self) -> None:
         """Drop the line."""
         if not self.closed:
-            self._leave_lane()
             self._transport.abort()
