@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sliceworks.base.words import closest
 from sliceworks.cel.libraries.standard import REVERSE
 from sliceworks.cel.wording import engine_issues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from sliceworks.cel.types import Declarations
 
@@ -20,7 +20,6 @@ _NAME = re.compile(r"undeclared reference to '([^']*)'")
 _OVERLOAD = re.compile(r"found no matching overload for '([^']*)' applied to '\((.*)\)'", re.DOTALL)
 _MESSAGE = re.compile(r"sliceworks\.types\.\w+")
 _OPERATORS = {"_?_:_": "? :", "_[_]": "[ ]", "!_": "!", "-_": "-", "_in_": "in", "@in": "in"}
-_CLOSE_ENOUGH = 0.6
 _MOST_SHOWN = 24
 
 
@@ -32,14 +31,6 @@ class Complaint:
     remedy: str = ""
     field: str = ""
     owner: str = ""
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """`did you mean …?` for the most similar known name, or nothing."""
-    names = list(known)
-    lowered = {each.lower(): each for each in names}
-    found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_CLOSE_ENOUGH)
-    return f"did you mean {lowered[found[0]]}?" if found else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError, UsageError
+from sliceworks.base.words import closest
 from sliceworks.cli import options
 from sliceworks.cli.env_sites import file_option, inside_of, read_environment, skip_option, sound, table_of, twin_option
 from sliceworks.cli.output import show
@@ -66,8 +66,7 @@ def _refuse_unknown(pool: str, environment: Environment) -> None:
     known = environment.spec.pools.tpu
     if pool in known:
         return
-    close = difflib.get_close_matches(pool, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"TPU pools: {', '.join(known) or 'none'}"
+    hint = closest(pool, known) or f"TPU pools: {', '.join(known) or 'none'}"
     raise UsageError(f"{environment.metadata.name} has no TPU pool {pool}", hint=hint)
 
 

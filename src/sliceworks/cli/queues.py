@@ -9,6 +9,7 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.base.words import closest
 from sliceworks.cli import options
 from sliceworks.cli.bars import bar
 from sliceworks.cli.output import Report, show, show_one
@@ -92,14 +93,9 @@ def list_(*, output: str, **where: Any) -> int:
 @options.quiet
 def show_queue(*, name: str, output: str, **where: Any) -> int:
     """Show one queue: every flavor against its quota, and who waits, first to last, with Kueue's reason."""
-    import difflib
-
     found = {each.name: each for each in _standings(where)}
     if name not in found:
-        close = difflib.get_close_matches(name, found, n=1)
-        raise SliceworksError(
-            f"there is no queue {name!r}", hint=f"did you mean {close[0]}?" if close else "sliceworks queues list"
-        )
+        raise SliceworksError(f"there is no queue {name!r}", hint=closest(name, found) or "sliceworks queues list")
     queue = found[name]
     if output != "table":
         show_one(_data(queue), output)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import Forbidden, InvalidDocument, NotFound, SliceworksError
+from sliceworks.base.words import closest
 from sliceworks.cli import train_cluster
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.kube.well_known import NAMESPACE, PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE_ACCOUNT
@@ -70,7 +71,7 @@ async def check(client: Client, asked: Submission, namespace: str) -> Place:
 
 def _unknown(asked: Submission, field: str, name: str, known: dict[str, Object], namespace: str) -> InvalidDocument:
     where = f" in namespace {namespace}" if field == "queue" else ""
-    close = train_cluster.closest(name, known)
+    close = closest(name, known)
     listed = f"there is {', '.join(sorted(known))}; " if known else ""
     remedy = close or f"{listed}`sliceworks queues apply` makes the {field} that an Environment names"
     return InvalidDocument(f"there is no {field} {name!r}{where}", place=asked.document.place("spec", field), hint=remedy)

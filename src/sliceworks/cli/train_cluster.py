@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from sliceworks.base import collector
 from sliceworks.base.errors import Forbidden, NotFound, SliceworksError
+from sliceworks.base.words import closest
 from sliceworks.kube.resources import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from sliceworks.kube import Client
     from sliceworks.kube.options import ListOptions
@@ -99,11 +100,3 @@ async def pods_of(client: Client, name: str, namespace: str) -> list[Object]:
 def not_installed(what: str) -> SliceworksError:
     """A cluster that lacks something we stand on."""
     return SliceworksError(f"{what} is not installed in this cluster", hint="install it, or use --twin")
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that may have been meant, as a question; empty where none is close."""
-    import difflib
-
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {close[0]}?" if close else ""

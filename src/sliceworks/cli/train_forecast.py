@@ -111,14 +111,14 @@ def _newcomer(file: Path, outlook: Outlook, namespace: str, place: str) -> Job:
 
 
 def _named(outlook: Outlook, names: tuple[str, ...], namespace: str) -> list[Job]:
-    from sliceworks.rehearsal.forecast.whatif import closest, find
+    from sliceworks.rehearsal.forecast.whatif import closest_job, find
 
     found = []
     for name in names:
         jobs = find(outlook, name, namespace)
         if not jobs:
             where = f" in {namespace}" if namespace else ""
-            raise SliceworksError(f"there is no job {name!r} that runs or waits{where}", hint=closest(outlook, name))
+            raise SliceworksError(f"there is no job {name!r} that runs or waits{where}", hint=closest_job(outlook, name))
         found += jobs
     return found
 

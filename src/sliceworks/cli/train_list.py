@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base import progress
+from sliceworks.base.words import closest
 from sliceworks.cli import options, train_cluster
 from sliceworks.cli.output import show
 from sliceworks.training.words import STATES
@@ -74,7 +75,7 @@ async def _namespaces(client: Client, team: str) -> frozenset[str]:
         return teams[team]
     if any(each["metadata"]["name"] == team for each in found):
         return frozenset({team})
-    remedy = train_cluster.closest(team, teams) or f"there is {', '.join(sorted(teams)) or 'none'}"
+    remedy = closest(team, teams) or f"there is {', '.join(sorted(teams)) or 'none'}"
     raise SliceworksError(f"there is no team {team!r} in this cluster", hint=remedy)
 
 

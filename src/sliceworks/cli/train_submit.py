@@ -9,6 +9,7 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import AlreadyExists, Forbidden, NotFound, ServiceUnavailable, UsageError
+from sliceworks.base.words import closest
 from sliceworks.cli import options, train_cluster, train_flags
 from sliceworks.cli.output import Report, show, show_one
 
@@ -127,7 +128,7 @@ def _check_environment(asked: Submission, file: Path) -> None:
     known = {each.type: each for each in flavors(read_environment(file).spec)}
     wanted = asked.ask.shape.type_name
     if wanted not in known and not any(wanted.startswith(f"{each}-") for each in known):
-        remedy = train_cluster.closest(wanted, known) or f"it has {', '.join(known) or 'no accelerators'}"
+        remedy = closest(wanted, known) or f"it has {', '.join(known) or 'no accelerators'}"
         raise Finding(("spec", "slices", "type"), f"{file} has no pool of {wanted}", remedy).told(asked.document)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base.errors import Forbidden, NotFound, SliceworksError
+from sliceworks.base.words import closest
 from sliceworks.cli import options, train_cluster
 from sliceworks.cli.output import show_one
 
@@ -65,7 +66,7 @@ async def _unknown(client: Client, name: str) -> SliceworksError:
         elsewhere = (await client.list(train_cluster.JOBSETS, fields=f"metadata.name={name}", limit=3)).items
     except Forbidden:
         elsewhere = []
-    hint = train_cluster.closest(name, (each["metadata"]["name"] for each in known)) or "sliceworks train list -A"
+    hint = closest(name, (each["metadata"]["name"] for each in known)) or "sliceworks train list -A"
     if elsewhere:
         hint = f"there is one in {' and '.join(each['metadata']['namespace'] for each in elsewhere)}: name it with -n"
     return SliceworksError(f"there is no training job {name!r} in {client.namespace}", hint=hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sliceworks.cel.complaints import closest
+from sliceworks.base.words import closest
 from sliceworks.cel.formulas import Formula
 from sliceworks.cel.results import shown
 from sliceworks.cel.scopes import Scope, Types

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.cel.complaints import closest
+from sliceworks.base.words import closest
 from sliceworks.graph.model import Issue, Note
 from sliceworks.graph.templates import shown_path
 

@@ -6,7 +6,7 @@ import copy
 import re
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.cel.complaints import closest
+from sliceworks.base.words import closest
 from sliceworks.cel.rules import evaluate_rules
 from sliceworks.graph.model import Issue
 from sliceworks.graph.templates import shown_path

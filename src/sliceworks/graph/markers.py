@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.cel.complaints import closest
+from sliceworks.base.words import closest
 from sliceworks.schemas.patterns import compiled
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import BadRequest
-from sliceworks.cel.complaints import closest
+from sliceworks.base.words import closest
 from sliceworks.graph import texts
 from sliceworks.graph.model import Issue, Role
 from sliceworks.graph.templates import Survey, survey

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.cel.complaints import closest
+from sliceworks.base.words import closest
 from sliceworks.graph import markers
 from sliceworks.graph.model import Issue
 from sliceworks.graph.order import CycleFound, topological

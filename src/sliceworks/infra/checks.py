@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import itertools
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks import catalog
 from sliceworks.base.errors import SliceworksError, UsageError
+from sliceworks.base.words import closest
 from sliceworks.catalog import zones
 from sliceworks.infra.names import Names
 from sliceworks.infra.pools import pools
@@ -37,10 +37,8 @@ def check(environment: Environment, skipped: Iterable[str] = ()) -> list[Finding
     left_out = set(skipped)
     unknown = sorted(left_out - set(NAMES))
     if unknown:
-        close = difflib.get_close_matches(unknown[0], NAMES, n=1)
-        raise UsageError(
-            f"there is no check {unknown[0]}", hint=f"did you mean {close[0]}?" if close else f"checks: {', '.join(NAMES)}"
-        )
+        hint = closest(unknown[0], NAMES) or f"checks: {', '.join(NAMES)}"
+        raise UsageError(f"there is no check {unknown[0]}", hint=hint)
     return [finding for name, run in CHECKS.items() if name not in left_out for finding in run(environment)]
 
 
@@ -153,8 +151,7 @@ def _shares(environment: Environment) -> Iterator[Finding]:
             )
         for kind in entry.shares:
             if known and kind not in known:
-                close = difflib.get_close_matches(kind, known, n=1)
-                remedy = f"did you mean {close[0]}?" if close else f"types of this environment: {', '.join(sorted(known))}"
+                remedy = closest(kind, known) or f"types of this environment: {', '.join(sorted(known))}"
                 yield Finding("shares", ("spec", "teams", team, "shares", kind), f"no pool is of type {kind}", remedy)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock, progress
 from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.base.words import closest
 from sliceworks.kube.well_known import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, JOB, POD, SERVICE, STATEFUL_SET
 from sliceworks.serving import record as records
 from sliceworks.serving import standing as standings
@@ -53,14 +54,11 @@ async def all_records(client: Client, namespace: str | None) -> list[Record]:
 
 async def one_record(client: Client, name: str, namespace: str) -> Record:
     """One service; an error names the closest."""
-    import difflib
-
     try:
         return records.read(await client.get(CONFIG_MAP, records.record_name(name), namespace))
     except NotFound as error:
         known = [each.service.metadata.name for each in await all_records(client, namespace)]
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else "sliceworks models list -A"
+        hint = closest(name, known) or "sliceworks models list -A"
         raise SliceworksError(f"there is no model service {name!r} in {namespace}", hint=hint) from error
 
 

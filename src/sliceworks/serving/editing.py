@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import SliceworksError, UsageError
+from sliceworks.base.words import closest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,12 +54,9 @@ def without_model(record: Record, name: str) -> Object:
 
 def known(record: Record, name: str) -> None:
     """Whether the service has this model."""
-    import difflib
-
     served = [each.name for each in record.service.spec.models]
     if name not in served:
-        close = difflib.get_close_matches(name, served, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"it serves {', '.join(served)}"
+        hint = closest(name, served) or f"it serves {', '.join(served)}"
         raise UsageError(f"{record.service.metadata.name} does not serve {name!r}", hint=hint)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from sliceworks.base.errors import InvalidDocument
+from sliceworks.base.words import closest
 from sliceworks.specs.model import API_VERSION, GROUP
 
 if TYPE_CHECKING:
@@ -119,5 +119,5 @@ def _is_mapping(annotation: Any) -> bool:
 
 
 def _closest(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = closest(name, known, cutoff=0.5)
+    return f"; {close}" if close else ""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.words import closest
 from sliceworks.specs.findings import Finding
 from sliceworks.specs.parts import SLICE
 from sliceworks.training.demands import Demand, demands
@@ -89,9 +89,9 @@ class _Check:
     def _no_flavor(self, demand: Demand, names: list[str]) -> Finding:
         if demand.name != SLICE:
             return Finding(("spec", "helpers"), f"queue {self._name} has no machines for {demand.name}", f"it has {_listed(names)}")
-        close = difflib.get_close_matches(self._type, names, n=1) if len(names) > 1 else []
+        close = closest(self._type, names) if len(names) > 1 else ""
         told = f"queue {self._name} has no {self._type}"
-        return Finding(_TYPE, told, f"it has {_listed(names)}" + (f"; did you mean {close[0]}?" if close else ""))
+        return Finding(_TYPE, told, f"it has {_listed(names)}" + (f"; {close}" if close else ""))
 
     def _too_much(self, demand: Demand, flavor: str, resource: str, amount: Fraction) -> Finding:
         own, most = self._quotas.nominal(self._name, (flavor, resource)), self._left(flavor, resource)

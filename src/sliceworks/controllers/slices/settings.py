@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import duration
 from sliceworks.base.errors import UsageError
+from sliceworks.base.words import closest
 from sliceworks.controllers.slices.capacity import ON_DEMAND, Capacity, parse
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def read(
     for name, value in (file or {}).items():
         known = _BY_NAME.get(_snake(name))
         if known is None:
-            raise UsageError(f"{place or 'the settings'}: there is no setting {name!r}", hint=_closest(_snake(name)))
+            raise UsageError(f"{place or 'the settings'}: there is no setting {name!r}", hint=closest(_snake(name), _BY_NAME))
         found = _with(found, known, value, f"{place}: {name}" if place else name)
     for name in _BY_NAME:
         variable = _variable(name)
@@ -146,10 +147,3 @@ def variables() -> dict[str, str]:
 
 def _snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
-
-
-def _closest(name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, list(_BY_NAME), n=1)
-    return f"did you mean {close[0]}?" if close else ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import InvalidDocument
+from sliceworks.base.words import closest
 from sliceworks.specs.scenario import Patch, SetPriority, SetQuota, Target
 
 if TYPE_CHECKING:
@@ -33,10 +33,8 @@ def _kinds(known: Known) -> Iterator[InvalidDocument]:
     offered = _builtin() | {each for definition in known.definitions for each in _defined(definition)}
     for group, kind, document in known.kinds:
         if (group, kind) not in offered:
-            close = difflib.get_close_matches(
-                kind, [each for of, each in offered if of == group] or [each for _, each in offered], n=1
-            )
-            hint = f"did you mean {close[0]}?" if close else "write its CustomResourceDefinition beside it"
+            near = [each for of, each in offered if of == group] or [each for _, each in offered]
+            hint = closest(kind, near) or "write its CustomResourceDefinition beside it"
             yield InvalidDocument(
                 f"nobody knows kind {kind} of {document.data['apiVersion']}", place=document.place("kind"), hint=hint
             )
@@ -68,7 +66,7 @@ def _queues(known: Known) -> Iterator[InvalidDocument]:
     for name, place in known.asked if known.all_queues else ():
         if name not in known.queues:
             yield InvalidDocument(
-                f"there is no queue {name[1]} in {name[0]}", place=place, hint=_closest(name, known.queues, "queues")
+                f"there is no queue {name[1]} in {name[0]}", place=place, hint=_meant(name, known.queues, "queues")
             )
 
 
@@ -79,7 +77,7 @@ def _events(known: Known, told: Document, scenario: Scenario) -> Iterator[Invali
         if isinstance(action, SetPriority):
             yield from _job(known, (action.namespace or "default", action.job), told.place(*path, "job"))
         elif isinstance(action, SetQuota) and known.all_queues and action.cluster_queue not in known.cluster_queues:
-            hint = _closest(("", action.cluster_queue), {("", each) for each in known.cluster_queues}, "ClusterQueues")
+            hint = _meant(("", action.cluster_queue), {("", each) for each in known.cluster_queues}, "ClusterQueues")
             yield InvalidDocument(
                 f"there is no ClusterQueue {action.cluster_queue}", place=told.place(*path, "clusterQueue"), hint=hint
             )
@@ -96,29 +94,27 @@ def _expectations(known: Known, told: Document, scenario: Scenario) -> Iterator[
             namespace, _, name = each.slice.job.rpartition("/")
             yield from _job(known, (namespace or "default", name), told.place(*path, "slice", "job"))
         if each.load_test is not None and each.load_test.name not in known.load_tests:
-            hint = _closest(("", each.load_test.name), {("", name) for name in known.load_tests}, "load tests")
+            hint = _meant(("", each.load_test.name), {("", name) for name in known.load_tests}, "load tests")
             yield InvalidDocument(
                 f"there is no LoadTest {each.load_test.name}", place=told.place(*path, "loadTest", "name"), hint=hint
             )
         if each.state is not None and each.state.kind == "ModelService":
             wanted = (each.state.namespace, each.state.name)
             if wanted not in known.services:
-                text, hint = f"there is no ModelService {wanted[1]} in {wanted[0]}", _closest(wanted, known.services, "services")
+                text, hint = f"there is no ModelService {wanted[1]} in {wanted[0]}", _meant(wanted, known.services, "services")
                 yield InvalidDocument(text, place=told.place(*path, "state", "name"), hint=hint)
 
 
 def _job(known: Known, name: Name, place: str) -> Iterator[InvalidDocument]:
     if known.all_jobs and name not in known.jobs:
-        yield InvalidDocument(f"nobody submits a job {name[1]} in {name[0]}", place=place, hint=_closest(name, known.jobs, "jobs"))
+        yield InvalidDocument(f"nobody submits a job {name[1]} in {name[0]}", place=place, hint=_meant(name, known.jobs, "jobs"))
 
 
-def _closest(name: Name, known: Iterable[Name], what: str) -> str:
+def _meant(name: Name, known: Iterable[Name], what: str) -> str:
     """Which one is meant, perhaps."""
-    shown = {"/".join(each).lstrip("/"): each for each in known}
-    close = difflib.get_close_matches("/".join(name).lstrip("/"), shown, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {close[0]}?"
-    return f"{what}: {', '.join(sorted(shown)[:5])}" if shown else f"there are no {what} at all"
+    shown = {"/".join(each).lstrip("/") for each in known}
+    listed = f"{what}: {', '.join(sorted(shown)[:5])}" if shown else f"there are no {what} at all"
+    return closest("/".join(name).lstrip("/"), shown, cutoff=0.5) or listed
 
 
 def _alias(event: Any, field: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
+from sliceworks.base.words import closest
 from sliceworks.catalog.labels import RESERVATION_NAME
 from sliceworks.rehearsal.forecast import newcomers
 from sliceworks.rehearsal.queue_steps import quotas, spoken
@@ -151,13 +151,12 @@ class _Reader:
         if found:
             where = ", ".join(sorted(each.key[0] for each in found))
             raise InvalidDocument(f"there are {len(found)} jobs {name}", place=place, hint=f"name its namespace: {where}")
-        raise InvalidDocument(f"there is no job {name!r} that runs or waits", place=place, hint=closest(self._outlook, name))
+        raise InvalidDocument(f"there is no job {name!r} that runs or waits", place=place, hint=closest_job(self._outlook, name))
 
     def _known(self, what: str, name: str, known: dict[str, Any], path: tuple[str | int, ...]) -> str:
         if name in known:
             return name
-        close = difflib.get_close_matches(name, known, n=1)
-        remedy = f"did you mean {close[0]}?" if close else f"there are: {', '.join(sorted(known)) or 'none'}"
+        remedy = closest(name, known) or f"there are: {', '.join(sorted(known)) or 'none'}"
         raise InvalidDocument(f"there is no {what} {name!r}", place=self._document.place(*path), hint=remedy)
 
 
@@ -166,8 +165,6 @@ def find(outlook: Outlook, name: str, namespace: str = "") -> list[Job]:
     return [job for job in outlook.jobs.values() if job.name == name and namespace in ("", job.key[0])]
 
 
-def closest(outlook: Outlook, name: str) -> str:
+def closest_job(outlook: Outlook, name: str) -> str:
     """The job that may have been meant."""
-    known = {job.name for job in outlook.jobs.values()}
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else "sliceworks train list -A"
+    return closest(name, (job.name for job in outlook.jobs.values())) or "sliceworks train list -A"
