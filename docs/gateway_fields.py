@@ -39,8 +39,9 @@ tokens are passed on in the server's own words, and what those have no word for 
 several prompts) is refused. Conversations become one text.
 
 A key is sent as `Authorization: Bearer KEY`, or as `x-api-key` or `api-key`; over gRPC in the metadata of the same names. Keys,
-cookies and headers between two machines are not passed on to servers. Every answer has an `x-request-id`: the client's, or a new
-one.
+cookies and headers between two machines are not passed on to servers. Every answer but a probe's has an `x-request-id`: the
+client's, or a new one. Answers to a key with a `rate`, a 429 too, have `x-ratelimit-limit-requests`, `-remaining-` and `-reset-`, and
+the same of `-tokens`, in OpenAI's words. What takes GET takes HEAD, unless a model's server answers it.
 
 ## Errors
 

@@ -90,7 +90,7 @@ class Counter:
         """How it reads now."""
         yield from _head(self.about())
         for labels, value in sorted(self._values.items()):
-            yield f"{self._name}{_pairs(self._labels, labels)} {value:g}"
+            yield f"{self._name}{_pairs(self._labels, labels)} {_number(value)}"
 
 
 class Gauge:
@@ -106,7 +106,7 @@ class Gauge:
     def lines(self) -> Iterator[str]:
         """How it reads now."""
         yield from _head(self.about())
-        yield f"{self._name} {self._read():g}"
+        yield f"{self._name} {_number(self._read())}"
 
 
 class Gauges:
@@ -123,7 +123,7 @@ class Gauges:
         """How it reads now."""
         yield from _head(self.about())
         for value, number in sorted(self._read().items()):
-            yield f"{self._name}{_pairs((self._label,), (value,))} {number:g}"
+            yield f"{self._name}{_pairs((self._label,), (value,))} {_number(number)}"
 
 
 class Histogram:
@@ -149,16 +149,22 @@ class Histogram:
         yield from _head(self.about())
         for labels, counts in sorted(self._counts.items()):
             total = 0
-            for bound, count in zip((*(f"{bound:g}" for bound in self._bounds), "+Inf"), counts, strict=True):
+            for bound, count in zip((*map(_number, self._bounds), "+Inf"), counts, strict=True):
                 total += count
                 yield f"{self._name}_bucket{_pairs((*self._labels, 'le'), (*labels, bound))} {total}"
-            yield f"{self._name}_sum{_pairs(self._labels, labels)} {self._sums[labels]:g}"
+            yield f"{self._name}_sum{_pairs(self._labels, labels)} {_number(self._sums[labels])}"
             yield f"{self._name}_count{_pairs(self._labels, labels)} {total}"
 
 
 def _head(about: About) -> Iterator[str]:
     yield f"# HELP {about.name} {about.words}"
     yield f"# TYPE {about.name} {about.kind}"
+
+
+def _number(value: float) -> str:
+    """A number to its last digit: one that grows by ones must be seen to, however large it is."""
+    exact = float(value)
+    return str(int(exact)) if exact.is_integer() else repr(exact)
 
 
 def _pairs(names: Labels, values: Labels) -> str:

@@ -227,13 +227,15 @@ def test_a_span_for_each_request() -> None:
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 
     async def main() -> None:
-        async with upstream() as one, gateway(document(one.url)) as gate:
+        async with upstream() as one, gateway(document(one.url, models=[{**model(one.url), "rate": {"concurrent": 1}}])) as gate:
             gate.program.application.tracer = Tracer(provider)
             await gate.ask("POST", "/v1/chat/completions", chat("a b"), f"traceparent: 00-{trace}-00f067aa0ba902b7-01")
             await gate.ask("POST", "/v1/chat/completions", chat("a b", model="m"))
+            gate.program.application.state.models["m"].quota.under_way = 1
+            assert (await gate.ask("POST", "/v1/chat/completions", chat("a b"))).status == 429
 
     clock.run(main())
-    first, second = exporter.get_finished_spans()
+    first, second, refused = exporter.get_finished_spans()
     assert first.context is not None
     assert first.name == "chat m"
     assert f"{first.context.trace_id:032x}" == trace
@@ -241,6 +243,8 @@ def test_a_span_for_each_request() -> None:
     assert first.attributes["gen_ai.usage.output_tokens"] == 2
     assert first.attributes["http.response.status_code"] == 200
     assert second.parent is None
+    assert refused.attributes is not None
+    assert refused.attributes["http.response.status_code"] == 429
 
 
 def test_spans_reach_the_collector() -> None:

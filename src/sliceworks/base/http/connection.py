@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 from sliceworks.base import sockets
 from sliceworks.base.http.intake import Intake
-from sliceworks.base.http.messages import Request
 from sliceworks.base.http.refusals import Refusal, failed, late
 from sliceworks.base.http.reply import Reply
 
 if TYPE_CHECKING:
+    from sliceworks.base.http.messages import Request
     from sliceworks.base.http.server import Server
 
 log = logging.getLogger("sliceworks.http")
@@ -26,7 +26,7 @@ class Connection(Intake):
 
     def __init__(self, server: Server) -> None:
         super().__init__(server)
-        self._waiting: deque[tuple[Request | Refusal, str, bool, bool]] = deque()
+        self._waiting: deque[tuple[Request | Refusal, str, bool, bool, bool]] = deque()
         self._reply: Reply | None = None
         self.full = self.finishing = False
 
@@ -58,8 +58,8 @@ class Connection(Intake):
 
     # Answering.
 
-    def _queue(self, item: Request | Refusal, keep: bool, chunked: bool) -> None:
-        self._waiting.append((item, self._path, keep, chunked))
+    def _queue(self, item: Request | Refusal, keep: bool, chunked: bool, bare: bool) -> None:
+        self._waiting.append((item, self._path, keep, chunked, bare))
         if self._task is None:
             self._task = self._loop.create_task(self._work())
         elif len(self._waiting) >= self._limits.ahead:
@@ -73,11 +73,10 @@ class Connection(Intake):
     async def _work(self) -> None:
         try:
             while self._waiting and not self.closing:
-                item, path, keep, chunked = self._waiting.popleft()
+                item, path, keep, chunked, bare = self._waiting.popleft()
                 if len(self._waiting) == self._limits.ahead - 1:
                     self._transport.resume_reading()
                 self.deadline = _NEVER
-                bare = isinstance(item, Request) and item.method == "HEAD"
                 keep = keep and not self.finishing
                 await self._answer(item, path, Reply(self, self._transport, keep=keep, chunked=chunked, bare=bare))
             if not self.closing:

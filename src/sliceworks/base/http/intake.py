@@ -41,8 +41,8 @@ class Intake(asyncio.BufferedProtocol):
         self.deadline = self._last_data + self._limits.request
         self._begin()
 
-    def _queue(self, item: Request | Refusal, keep: bool, chunked: bool) -> None:
-        """A request is there, or something that cannot be one."""
+    def _queue(self, item: Request | Refusal, keep: bool, chunked: bool, bare: bool) -> None:
+        """A request is there, or something that cannot be one; `bare`: it wants the head of the answer alone."""
         raise NotImplementedError
 
     def _begin(self) -> None:
@@ -91,7 +91,7 @@ class Intake(asyncio.BufferedProtocol):
         """Answer what cannot be read, let the rest of it go by, and hang up."""
         self._deaf = True
         self._last_data = self._loop.time()
-        self._queue(refusal, False, True)
+        self._queue(refusal, False, True, False)
 
     # What the parser tells.
 
@@ -185,7 +185,7 @@ class Intake(asyncio.BufferedProtocol):
         request = Request(parser.get_method().decode("latin-1"), self._path, self._query, self._headers, cast("bytes", body))
         request.arrived, request.who, request.peer = clock.effort(), self._who, self._peer
         keep = parser.should_keep_alive() and not parser.should_upgrade()
-        self._queue(self._refused or request, keep, parser.get_http_version() != "1.0")
+        self._queue(self._refused or request, keep, parser.get_http_version() != "1.0", request.method == "HEAD")
         self._receiving = self._in_body = False
         self._body = []
         self._large = None

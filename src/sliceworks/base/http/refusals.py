@@ -11,6 +11,8 @@ class Refusal(SliceworksError):
     def __init__(self, status: int, code: str, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status, self.code, self.param, self.retry_after = status, code, param, retry_after
+        self.more: dict[bytes, bytes] = {}
+        """Headers that whoever refuses has to add."""
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -21,7 +23,7 @@ class Refusal(SliceworksError):
             found.append((b"retry-after", b"%d" % max(1, -int(-self.retry_after // 1))))
         if self.status == 401:
             found.append((b"www-authenticate", b"Bearer"))
-        return found
+        return [*found, *self.more.items()]
 
 
 UNKNOWN_METHOD, FAILED = "unknown_method", "internal_error"

@@ -54,8 +54,8 @@ class Admin(Application):
                 raise no_key()
         if path not in _ROUTES:
             raise no_route(method, path)
-        if method != _ROUTES[path]:
-            raise wrong_method(method, path)
+        if method != _ROUTES[path] and (method, _ROUTES[path]) != ("HEAD", "GET"):
+            raise wrong_method(method, path, _ROUTES[path])
         return None
 
     async def handle(self, request: Request, reply: Reply) -> None:

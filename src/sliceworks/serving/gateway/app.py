@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from sliceworks.base.http.refusals import Refusal
 from sliceworks.base.http.server import Application as HttpApplication
 from sliceworks.serving.gateway import shapes, usage
-from sliceworks.serving.gateway.measures import Measures
+from sliceworks.serving.gateway.measures import PROVIDER, Measures
 from sliceworks.serving.gateway.refusals import no_route, unknown_model, wrong_method
 from sliceworks.serving.gateway.relay import Interrupted, Relay
 from sliceworks.serving.gateway.sax import Saxes
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.tracing import Span, Tracer
 
 access = logging.getLogger("sliceworks.gateway.access")
+
+_ID = b"x-request-id"
 
 OPEN = frozenset({"/health", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"})
 """Paths that tell nothing and ask for nothing."""
@@ -70,13 +72,15 @@ class Application(HttpApplication):
 
     def screen(self, method: str, path: str, headers: Mapping[str, str]) -> object:
         """Who asks; raises the Refusal of one who may not, or who asks for what is not there."""
+        caller = None
         try:
-            caller = None if path in OPEN else self.state.keys.find(headers)
+            if path not in OPEN:
+                caller = self.state.keys.find(headers)
             allowed = self._route(method, path)[0]
-            if method not in allowed.split():
-                raise wrong_method(method, path)
+            if method not in allowed.split() and not (method == "HEAD" and "GET" in allowed):
+                raise wrong_method(method, path, allowed)
         except Refusal as refusal:
-            self.measures.refused.add(refusal.code)
+            self._note(refusal, headers, caller)
             raise
         return caller
 
@@ -92,11 +96,27 @@ class Application(HttpApplication):
     async def handle(self, request: Request, reply: Reply) -> None:
         """Answer a request."""
         _, face = self._route(request.method, request.path)
-        await face.answer(request, reply, cast("Caller", request.who))
+        caller = cast("Caller", request.who)
+        try:
+            await face.answer(request, reply, caller)
+        except Refusal as refusal:
+            self._note(refusal, request.headers, caller)
+            raise
 
     def refuse(self, path: str, refusal: Refusal, reply: Reply) -> None:
         """A Refusal in the words of its route."""
+        self._note(refusal, {}, None)
+        self.measures.refused.add(refusal.code)
         shapes.send(path, refusal, reply)
+
+    def _note(self, refusal: Refusal, headers: Mapping[str, str], caller: Caller | None) -> None:
+        """Give a request that never became a call its name and its line in the log. Those of a call are there already."""
+        if _ID in refusal.more:
+            return
+        name = refusal.more[_ID] = self.id_of(headers)
+        if self.state.spec.access_log:
+            who = caller.name if caller is not None else "-"
+            access.info("%s %s - - %d 0.000s in=0 out=0", name.decode("latin-1"), who, refusal.status)
 
     # What faces ask.
 
@@ -120,18 +140,17 @@ class Application(HttpApplication):
         quotas = (call.caller.quota, call.served.quota)
         call.guess = usage.guess(call.body) if call.counted else 0
         span = self.span(call.request.headers, call.operation, call.served, call.caller, call.request.path)
+        entered = False
         try:
             for quota in quotas:
                 quota.check(call.guess)
-        except Refusal as refusal:
-            self._count_refusal(call, refusal)
-            raise
-        for quota in quotas:
-            quota.enter(call.guess)
-        try:
+            for quota in quotas:
+                quota.enter(call.guess)
+            entered = True
             await (act() if act is not None else self.relay.carry(call, self.state.spec.retries, self.state.budget))
         except Refusal as refusal:
-            self._count_refusal(call, refusal)
+            call.outcome = refusal.status
+            refusal.more.update(call.told_back())
             raise
         except Interrupted:
             pass
@@ -140,7 +159,7 @@ class Application(HttpApplication):
             raise
         finally:
             status, tokens = self._count(call, began)
-            for quota in quotas:
+            for quota in quotas if entered else ():
                 quota.leave(call.guess, sum(tokens) if tokens is not None else None)
             if span is not None:
                 span.end(status, tokens)
@@ -149,16 +168,16 @@ class Application(HttpApplication):
         """A span for a call that begins, where somebody wants to know."""
         return self.tracer.begin(headers, operation, served.name, caller.name, path) if self.tracer is not None else None
 
+    def named(self, request: Request) -> tuple[bytes, bytes]:
+        """The header that says what a request is called, for answers that no server gives."""
+        return _ID, self.id_of(request.headers)
+
     def id_of(self, headers: Mapping[str, str]) -> bytes:
         """The name of a request: its own, if it has one."""
         given = headers.get("x-request-id", "")
         if 0 < len(given) <= 128 and given.isascii() and given.isprintable():
             return given.encode()
         return f"{self._process}-{next(self._serial):x}".encode()
-
-    def _count_refusal(self, call: Call, refusal: Refusal) -> None:
-        self.measures.refused.add(refusal.code)
-        call.outcome = refusal.status
 
     def _count(self, call: Call, began: float) -> tuple[int, tuple[int, int] | None]:
         """Numbers of a call that is over; returns its status, and the tokens in and out where they are known."""
@@ -170,7 +189,7 @@ class Application(HttpApplication):
         self.over(call.served, operation, call.caller, status, name=call.id, began=began, tokens=tokens)
         if status == 200:
             if meter.events:
-                self._count_stream(call, began)
+                self._count_stream(call, began, tokens[1] if tokens is not None else 0)
             if tokens is not None:
                 self.measures.used(operation, name, call.caller.name, *tokens)
         return status, tokens
@@ -189,8 +208,8 @@ class Application(HttpApplication):
         """Count a call that is over, and tell the log of it: never what was said."""
         measures, took = self.measures, asyncio.get_running_loop().time() - began
         measures.requests.add(served.name, operation, caller.name, str(status))
+        measures.duration.observe(took, operation, PROVIDER, served.name, "" if status == 200 else str(status))
         if status == 200:
-            measures.duration.observe(took, operation, served.name)
             measures.vllm_whole.observe(took, served.name)
             measures.success.add(served.name)
         if self.state.spec.access_log:
@@ -199,12 +218,14 @@ class Application(HttpApplication):
                 name.decode("latin-1"), caller.name, served.name, operation, status, took, *(tokens or (0, 0)),
             )  # fmt: skip
 
-    def _count_stream(self, call: Call, began: float) -> None:
+    def _count_stream(self, call: Call, began: float, tokens: int) -> None:
         meter, operation, name = call.meter, call.operation, call.served.name
-        self.measures.first.observe(meter.first - began, operation, name)
+        self.measures.first.observe(meter.first - began, operation, PROVIDER, name)
         self.measures.vllm_first.observe(meter.first - began, name)
-        if meter.events > 1:
-            self.measures.per_token.observe((meter.last - meter.first) / (meter.events - 1), operation, name)
+        if tokens > 1:
+            pace = (meter.last - meter.first) / (tokens - 1)
+            self.measures.per_token.observe(pace, operation, PROVIDER, name)
+            self.measures.vllm_per_token.observe(pace, name)
 
     def sweep(self) -> None:
         """End what takes too long, and lines that nobody uses."""

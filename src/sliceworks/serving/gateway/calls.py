@@ -62,6 +62,10 @@ class Call:
         """What is written where a stream breaks off: an event that says why."""
         return b"data: %b\n\n" % shapes.of(self.request.path, refusal)
 
+    def told_back(self) -> list[tuple[bytes, bytes]]:
+        """Headers of any answer to it: what it is called, and what its caller has left."""
+        return [(b"x-request-id", self.id), *self.caller.quota.told]
+
     def path_for(self, server: Server) -> str:
         """Where it goes there."""
         return server.prefix + self.path
@@ -95,6 +99,5 @@ def request_head(call: Call, server: Server, length: int, *, plain: bool) -> byt
 def passed_back(headers: list[tuple[bytes, bytes]], call: Call) -> list[tuple[bytes, bytes]]:
     """The headers of an answer that go to the client."""
     found = [pair for pair in headers if pair[0] not in _NOT_BACK]
-    found.append((b"x-request-id", call.id))
-    found += call.caller.quota.told
+    found += call.told_back()
     return found

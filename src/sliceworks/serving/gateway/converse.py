@@ -147,12 +147,12 @@ class _Talk:
         form = Form(f"chatcmpl-{call.id.decode('latin-1')}", call.served.name, chat=self._chat)
         stream = self._data.get("stream") is True
         if stream:
-            call.reply.begin(200, [EVENTS, (b"cache-control", b"no-cache"), (b"x-request-id", call.id)])
+            call.reply.begin(200, [EVENTS, (b"cache-control", b"no-cache"), *call.told_back()])
         said: list[str] = []
         piece = first
         while piece is not None:
             if stream:
-                self._send(form.piece(piece) if said else form.opening(piece))
+                self._send(form.piece(piece))
             said.append(piece)
             piece = await anext(pieces, None)
         usage = {"prompt_tokens": max(1, len(self._prompt.encode()) // 4), "completion_tokens": self._heard}
@@ -160,7 +160,7 @@ class _Talk:
         call.told = (usage["prompt_tokens"], usage["completion_tokens"])
         why = "stop" if self._stops.met else why_ended(self._heard, self._most)
         if not stream:
-            call.reply.send(200, [JSON, (b"x-request-id", call.id)], form.whole("".join(said), usage, why))
+            call.reply.send(200, [JSON, *call.told_back()], form.whole("".join(said), usage, why))
             return
         wanted = self._data.get("stream_options")
         told = isinstance(wanted, dict) and wanted.get("include_usage") is True

@@ -29,15 +29,13 @@ class Form:
         whole = orjson.dumps({**streamed, "choices": [{**opening, "logprobs": None, "finish_reason": None}]})
         self._before, self._after = (b"data: " + whole + b"\n\n").split(b'"@"')
         self._streamed = streamed
+        self._opened = not chat
 
     def piece(self, word: str) -> bytes:
-        """One token as an event."""
-        return self._before + orjson.dumps(word) + self._after
-
-    def opening(self, word: str) -> bytes:
-        """The first token as an event, which says whose words they are."""
-        if not self._chat:
-            return self.piece(word)
+        """One token as an event. The first of a chat says whose words they are."""
+        if self._opened:
+            return self._before + orjson.dumps(word) + self._after
+        self._opened = True
         delta = {"role": "assistant", "content": word}
         return self.event([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}])
 

@@ -10,10 +10,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 OVERHEAD = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
-SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
-FIRST = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0)
-PER_TOKEN = (0.001, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
-TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
+SECONDS = tuple(0.01 * 2**step for step in range(14))
+FIRST = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+PER_TOKEN = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
+TOKENS = tuple(4**step for step in range(14))
+"""Bounds as OpenTelemetry's conventions for generative AI have them. Those below are vLLM's; small models have some more."""
+VLLM_FIRST = (*FIRST, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0)
+VLLM_SECONDS = (
+    0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0,
+    120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0,
+)  # fmt: skip
+VLLM_PER_TOKEN = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+)  # fmt: skip
+PROVIDER = "sliceworks"
+"""Who answers, for whoever looks at numbers of several providers."""
 
 
 class Measures:
@@ -21,7 +32,7 @@ class Measures:
 
     def __init__(self) -> None:
         self.registry = registry = Registry()
-        model, operation = "gen_ai_request_model", "gen_ai_operation_name"
+        whose = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
         self.requests = registry.counter(
             "sliceworks_gateway_requests_total", "Requests by status.", "model", "route", "key", "code"
         )
@@ -36,19 +47,22 @@ class Measures:
         self.reloads = registry.counter("sliceworks_gateway_reloads_total", "Readings of the document.", "result")
         self.tokens = registry.counter("sliceworks_gateway_tokens_total", "Tokens by key.", "model", "key", "type")
         self.duration = registry.histogram(
-            "gen_ai_server_request_duration_seconds", "Whole requests.", operation, model, buckets=SECONDS
+            "gen_ai_server_request_duration_seconds", "Whole requests.", *whose, "error_type", buckets=SECONDS
         )
         self.first = registry.histogram(
-            "gen_ai_server_time_to_first_token_seconds", "From the request to the first piece.", operation, model, buckets=FIRST
+            "gen_ai_server_time_to_first_token_seconds", "From the request to the first piece.", *whose, buckets=FIRST
         )
         self.per_token = registry.histogram(
-            "gen_ai_server_time_per_output_token_seconds", "Between pieces, after the first.", operation, model, buckets=PER_TOKEN
+            "gen_ai_server_time_per_output_token_seconds", "Between tokens, after the first.", *whose, buckets=PER_TOKEN
         )
         self.usage = registry.histogram(
-            "gen_ai_client_token_usage", "Tokens of one request.", operation, model, "gen_ai_token_type", buckets=TOKENS
+            "gen_ai_client_token_usage", "Tokens of one request.", *whose, "gen_ai_token_type", buckets=TOKENS
         )
-        self.vllm_first = registry.histogram("vllm:time_to_first_token_seconds", "As vLLM.", "model_name", buckets=FIRST)
-        self.vllm_whole = registry.histogram("vllm:e2e_request_latency_seconds", "As vLLM.", "model_name", buckets=SECONDS)
+        self.vllm_first = registry.histogram("vllm:time_to_first_token_seconds", "As vLLM.", "model_name", buckets=VLLM_FIRST)
+        self.vllm_whole = registry.histogram("vllm:e2e_request_latency_seconds", "As vLLM.", "model_name", buckets=VLLM_SECONDS)
+        self.vllm_per_token = registry.histogram(
+            "vllm:request_time_per_output_token_seconds", "As vLLM.", "model_name", buckets=VLLM_PER_TOKEN
+        )
         self.prompt_tokens = registry.counter("vllm:prompt_tokens_total", "As vLLM.", "model_name")
         self.answer_tokens = registry.counter("vllm:generation_tokens_total", "As vLLM.", "model_name")
         self.success = registry.counter("vllm:request_success_total", "As vLLM.", "model_name")
@@ -63,5 +77,5 @@ class Measures:
         self.answer_tokens.add(model, by=answer)
         self.tokens.add(model, key, "input", by=prompt)
         self.tokens.add(model, key, "output", by=answer)
-        self.usage.observe(prompt, operation, model, "input")
-        self.usage.observe(answer, operation, model, "output")
+        self.usage.observe(prompt, operation, PROVIDER, model, "input")
+        self.usage.observe(answer, operation, PROVIDER, model, "output")

@@ -40,6 +40,11 @@ class Bucket:
         self.wait(0)
         return self._left
 
+    @property
+    def full_in(self) -> float:
+        """Seconds until all of a minute is there again."""
+        return (self.most - self.left) * _MINUTE / self.most
+
 
 class Quota:
     """What a rate allows. `enter` before a request and `leave` after it."""
@@ -81,6 +86,7 @@ class Quota:
             if bucket is not None:
                 found.append((b"x-ratelimit-limit-%b" % name, b"%d" % bucket.most))
                 found.append((b"x-ratelimit-remaining-%b" % name, b"%d" % max(0, int(bucket.left))))
+                found.append((b"x-ratelimit-reset-%b" % name, b"%gs" % round(bucket.full_in, 3)))
         return found
 
 

@@ -20,9 +20,11 @@ def no_route(method: str, path: str) -> Refusal:
     return Refusal(404, "not_found", f"{method} {path[:200]} is not served here")
 
 
-def wrong_method(method: str, path: str) -> Refusal:
+def wrong_method(method: str, path: str, allowed: str) -> Refusal:
     """The path is served, by another method."""
-    return Refusal(405, "method_not_allowed", f"{path[:200]} does not take {method}")
+    refusal = Refusal(405, "method_not_allowed", f"{path[:200]} does not take {method}")
+    refusal.more[b"allow"] = ", ".join(allowed.split()).encode()
+    return refusal
 
 
 def over_rate(what: str, wait: float) -> Refusal:

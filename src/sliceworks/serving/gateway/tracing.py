@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import extras
 from sliceworks.base.errors import SliceworksError
+from sliceworks.serving.gateway.measures import PROVIDER
 
 if TYPE_CHECKING:
     from sliceworks.specs.gateway import Tracing
@@ -28,6 +29,7 @@ class Tracer:
         context = self._propagator.extract(headers)
         attributes = {
             "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": PROVIDER,
             "gen_ai.request.model": model,
             "url.path": path,
             "sliceworks.key": key,
@@ -58,6 +60,7 @@ class Span:
             self._span.set_attribute("gen_ai.usage.input_tokens", tokens[0])
             self._span.set_attribute("gen_ai.usage.output_tokens", tokens[1])
         if status >= 500:
+            self._span.set_attribute("error.type", str(status))
             self._span.set_status(StatusCode.ERROR)
         self._span.end()
 

@@ -65,10 +65,11 @@ class Inference:
         """Tell about the gateway, or pass a request on to the model's server."""
         if request.path == "/v2":
             told = {"name": "sliceworks", "version": sliceworks.__version__, "extensions": _EXTENSIONS}
-            reply.send(200, [JSON], orjson.dumps(told))
+            reply.send(200, [JSON, self._application.named(request)], orjson.dumps(told))
         elif request.path == "/v2/repository/index":
             visible = self._application.state.visible(caller)
-            reply.send(200, [JSON], orjson.dumps([_entry(served) for served in visible if served.model.kind in KINDS]))
+            listed = [_entry(served) for served in visible if served.model.kind in KINDS]
+            reply.send(200, [JSON, self._application.named(request)], orjson.dumps(listed))
         else:
             await self._pass_on(request, reply, caller)
 
@@ -78,7 +79,7 @@ class Inference:
         if match is None or rest not in _METHODS:
             raise no_route(request.method, request.path)
         if request.method != _METHODS[rest]:
-            raise wrong_method(request.method, request.path)
+            raise wrong_method(request.method, request.path, _METHODS[rest])
         served = self._application.model(unquote(match["model"]), caller)
         if served.model.kind not in KINDS:
             raise Refusal(400, "wrong_protocol", f"the model {served.name!r} does not speak the Open Inference Protocol")

@@ -72,10 +72,10 @@ class OpenAi:
         name = unquote(request.path.removeprefix("/v1/models").removeprefix("/"))
         if name:
             self._application.model(name, caller)
-            reply.send(200, [JSON], orjson.dumps(_card(name)))
+            reply.send(200, [JSON, self._application.named(request)], orjson.dumps(_card(name)))
             return
         listed = [_card(each.name) for each in self._application.state.visible(caller)]
-        reply.send(200, [JSON], orjson.dumps({"object": "list", "data": listed}))
+        reply.send(200, [JSON, self._application.named(request)], orjson.dumps({"object": "list", "data": listed}))
 
 
 def _card(name: str) -> dict[str, object]:

@@ -66,7 +66,7 @@ class Sax:
             raise
         finally:
             server.ended(failed=failed, judged=judged)
-        call.reply.send(200, [JSON, (b"x-request-id", call.id)], orjson.dumps(told))
+        call.reply.send(200, [JSON, *call.told_back()], orjson.dumps(told))
 
     def _generate(self, served: Served, data: dict[str, Any]) -> Callable[[Client, str], dict[str, Any]]:
         prompt, given = data.get("prompt"), data.get("model_options") or {}
