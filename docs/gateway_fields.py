@@ -74,7 +74,7 @@ _ROUTES = [
     ),
     (
         "gRPC `inference.GRPCInferenceService` at `listen.grpcPort`",
-        "the same, streams included; methods that change the server are not passed",
+        "the same, streams included, and the list of models; methods that change the server are not passed",
         "`triton` with `grpc`",
     ),
     (

@@ -44,10 +44,14 @@ def use_http(address: str, headers: dict[str, str] | None) -> None:
     assert result.as_numpy("SUM").tolist() == [2, 4, 6]
     waiting = [client.async_infer("add", tensors(over_http), headers=headers) for _ in range(10)]
     assert all(each.get_result().as_numpy("SUM").tolist() == [2, 4, 6] for each in waiting)
-    squeezed = client.infer(
-        "add", tensors(over_http), headers=headers, request_compression_algorithm="gzip", response_compression_algorithm="gzip"
-    )
+    # The client writes into what it is given, here that everything is compressed.
+    own, gzip = dict(headers or {}), {"request_compression_algorithm": "gzip", "response_compression_algorithm": "gzip"}
+    squeezed = client.infer("add", tensors(over_http), headers=own, **gzip)
     assert squeezed.as_numpy("SUM").tolist() == [2, 4, 6]
+    plain = [over_http.InferRequestedOutput("SUM", binary_data=False)]
+    assert client.infer("add", tensors(over_http), outputs=plain, headers=headers).as_numpy("SUM").tolist() == [2, 4, 6]
+    assert "add" in {each["name"] for each in client.get_model_repository_index(headers=headers)}
+    assert client.get_inference_statistics("add", headers=headers)["model_stats"][0]["name"] == "add"
     refused(lambda: client.infer("nothing", tensors(over_http), headers=headers))
     refused(lambda: client.infer("add", tensors(over_http)[:1], headers=headers))
     client.close()
@@ -62,6 +66,13 @@ def use_grpc(address: str, headers: dict[str, str] | None) -> None:
     assert client.get_model_metadata("add", headers=headers).inputs[0].datatype == "FP32"
     result = client.infer("add", tensors(over_grpc), headers=headers)
     assert result.as_numpy("SUM").tolist() == [2, 4, 6]
+    assert client.get_model_config("add", headers=headers).config.backend == "python"
+    assert "add" in {each.name for each in client.get_model_repository_index(headers=headers).models}
+    assert client.get_inference_statistics("add", headers=headers).model_stats[0].name == "add"
+    answers: queue.Queue[Any] = queue.Queue()
+    for _ in range(10):
+        client.async_infer("add", tensors(over_grpc), lambda result, error: answers.put(error or result), headers=headers)
+    assert all(answers.get(timeout=10).as_numpy("SUM").tolist() == [2, 4, 6] for _ in range(10))
     assert speak(client, headers) == [b"one", b"two", b"three"]
     refused(lambda: client.infer("nothing", tensors(over_grpc), headers=headers))
     client.close()

@@ -14,6 +14,7 @@ from tests.support.certificates import self_signed
 from tests.support.gateways import Client, document, gateway, until
 
 from sliceworks.base import clock, yamls
+from sliceworks.base.errors import SliceworksError
 from sliceworks.base.http.server import Server
 from sliceworks.serving.gateway import wire
 from sliceworks.serving.gateway.echo import server as echo_server
@@ -276,6 +277,19 @@ def test_the_port_asks_for_certificates_and_shows_a_renewed_one(tmp_path: Path) 
             assert await says(gate.grpc, second, client) == b"\x08\x01"
             with pytest.raises(grpc.aio.AioRpcError):
                 await says(gate.grpc, first, client)
+            other = self_signed("other")
+            (tmp_path / "clients.crt").write_bytes(other.certificate)
+            await gate.program.reload()
+            assert await says(gate.grpc, second, other) == b"\x08\x01"
+            assert await _over_http(gate.port, second, (tmp_path, other)) == 200
+            with pytest.raises(grpc.aio.AioRpcError):
+                await says(gate.grpc, second, client)
+            with pytest.raises(ssl.SSLError):
+                await _over_http(gate.port, second, (tmp_path, client))
+            (tmp_path / "clients.crt").write_bytes(b"not a certificate")
+            with pytest.raises(SliceworksError, match="the authority of clients cannot be used"):
+                await gate.program.reload()
+            assert await _over_http(gate.port, second, (tmp_path, other)) == 200
 
     clock.run(main())
 

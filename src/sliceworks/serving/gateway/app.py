@@ -175,7 +175,7 @@ class Application(HttpApplication):
     def id_of(self, headers: Mapping[str, str]) -> bytes:
         """The name of a request: its own, if it has one."""
         given = headers.get("x-request-id", "")
-        if 0 < len(given) <= 128 and given.isascii() and given.isprintable():
+        if 0 < len(given) <= 128 and given.isascii() and given.isprintable() and " " not in given:
             return given.encode()
         return f"{self._process}-{next(self._serial):x}".encode()
 

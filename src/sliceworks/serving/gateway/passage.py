@@ -15,6 +15,7 @@ import grpc.aio
 import sliceworks
 from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving.gateway import wire
+from sliceworks.serving.gateway.faces.inference import entry
 from sliceworks.serving.gateway.refusals import no_backend, too_many_tokens, unknown_model
 from sliceworks.serving.gateway.resending import Messages
 
@@ -36,6 +37,7 @@ _OWN = {
     f"{INFERENCE}ServerReady": _YES,
     f"{INFERENCE}ServerMetadata": wire.text_field(1, "sliceworks") + wire.text_field(2, sliceworks.__version__),
 }
+_INDEX = f"{INFERENCE}RepositoryIndex"
 _METHODS = {
     INFERENCE: {"ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics", "ModelInfer", "ModelStreamInfer"},
     JETSTREAM: {"Decode", "HealthCheck"},
@@ -81,7 +83,7 @@ class Passage(grpc.GenericRpcHandler):
         """How a method is served; None where it is not."""
         method = str(handler_call_details.method)
         service = next((each for each in _KINDS if method.startswith(each)), None)
-        if method not in _OWN and (service is None or method.removeprefix(service) not in _METHODS[service]):
+        if method not in {*_OWN, _INDEX} and (service is None or method.removeprefix(service) not in _METHODS[service]):
             return None
         metadata = {str(name): str(value) for name, value in handler_call_details.invocation_metadata}
 
@@ -90,6 +92,7 @@ class Passage(grpc.GenericRpcHandler):
                 async for message in self._serve(method, service or INFERENCE, metadata, messages, context):
                     yield message
             except Refusal as refusal:
+                self._application.measures.refused.add(refusal.code)
                 await context.abort(_CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.message)
             except _Failed as failed:
                 await context.abort(failed.code, failed.details)
@@ -104,6 +107,9 @@ class Passage(grpc.GenericRpcHandler):
         caller = self._application.state.keys.find(metadata)
         if method in _OWN:
             yield _OWN[method]
+            return
+        if method == _INDEX:
+            yield _index(self._application.state.visible(caller))
             return
         first = await anext(aiter(messages), None)
         if first is None:
@@ -227,6 +233,14 @@ class Passage(grpc.GenericRpcHandler):
         """Let go of the servers."""
         for channel in self._channels.values():
             await channel.close()
+
+
+def _index(visible: list[Served]) -> bytes:
+    """The models that a caller may ask for over gRPC, as a repository lists them."""
+    entries = [entry(served) for served in visible if served.model.kind in _KINDS[INFERENCE]]
+    fields = ("name", "version", "state")
+    written = [b"".join(wire.text_field(at, each[name]) for at, name in enumerate(fields, 1)) for each in entries]
+    return b"".join(wire.message_field(1, each) for each in written)
 
 
 def _limited(message: bytes, most: int) -> bytes:

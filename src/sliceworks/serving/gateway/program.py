@@ -13,12 +13,12 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.base.http.server import Limits, Server
 from sliceworks.serving.gateway.admin import Admin
 from sliceworks.serving.gateway.app import Application
+from sliceworks.serving.gateway.certificates import Certificates
 from sliceworks.serving.gateway.gauges import watch
 from sliceworks.serving.gateway.health import HealthChecks
-from sliceworks.serving.gateway.state import State, load_certificate, read_document, secret_files, tls_context
+from sliceworks.serving.gateway.state import State, read_document, secret_files
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
     from pathlib import Path
 
@@ -56,7 +56,7 @@ class Program:
         """What is wrong with the file, while an older document goes on."""
         self._seen = _stamps(file, spec)
         self._tracer = _tracer(spec)
-        self._tls: ssl.SSLContext | None = None
+        self._certificates = Certificates(spec.listen.tls) if spec.listen.tls is not None else None
         self.application = Application(State(spec), tracer=self._tracer)
         self.checks = HealthChecks(self.application)
         self.server = Server(self.application, limits or Limits(body=spec.caps.body))
@@ -73,8 +73,8 @@ class Program:
     async def start(self) -> Ports:
         """Listen, and begin all that goes on beside."""
         spec = self.application.state.spec
-        self._tls = tls_context(spec.listen.tls)
-        main = await self.server.start(spec.listen.host, spec.listen.port, self._tls)
+        shown = self._certificates.context if self._certificates is not None else None
+        main = await self.server.start(spec.listen.host, spec.listen.port, shown)
         admin = None
         if spec.admin is not None:
             self.admin = Server(Admin(self), Limits(body=64 * 1024))
@@ -138,8 +138,8 @@ class Program:
             spec = _at(read_document(self.file).spec, self._host)
             _check_fixed(before.spec, spec)
             state = State(spec, before)
-            if self._tls is not None and spec.listen.tls is not None:
-                load_certificate(self._tls, spec.listen.tls)
+            if self._certificates is not None:
+                self._certificates.renew()
                 if self._grpc is not None and self._grpc.shown is not None:
                     self._grpc.shown.renew()
         except SliceworksError as error:

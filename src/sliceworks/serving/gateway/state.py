@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from sliceworks.specs.gateway import Gateway, Rate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sliceworks.specs.gateway import Backend, GatewaySpec, Model, Secret, Tls
+    from sliceworks.specs.gateway import Backend, GatewaySpec, Model, Secret
 
 
 class State:
@@ -108,31 +107,9 @@ def secret_files(spec: GatewaySpec) -> list[Path]:
     secrets += [backend.credential for model in spec.models for backend in model.backends]
     secrets.append(spec.admin.key if spec.admin is not None else None)
     files = [Path(secret.file) for secret in secrets if secret is not None and secret.file]
-    if spec.listen.tls is not None:
-        files += [Path(spec.listen.tls.certificate), Path(spec.listen.tls.key)]
+    if (tls := spec.listen.tls) is not None:
+        files += [Path(each) for each in (tls.certificate, tls.key, tls.client_authority) if each]
     return files
-
-
-def tls_context(tls: Tls | None) -> ssl.SSLContext | None:
-    """What the gateway shows to clients."""
-    if tls is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    load_certificate(context, tls)
-    if tls.client_authority:
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(tls.client_authority)
-    return context
-
-
-def load_certificate(context: ssl.SSLContext, tls: Tls) -> None:
-    """Show the certificate that the files hold now."""
-    try:
-        context.load_cert_chain(tls.certificate, tls.key)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidDocument(f"the certificate cannot be used: {error}", place=tls.certificate) from error
 
 
 def read_document(path: Path) -> Gateway:

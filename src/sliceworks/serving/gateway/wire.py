@@ -53,7 +53,11 @@ def renamed(message: bytes, name: str) -> bytes:
 
 def text_field(number: int, text: str) -> bytes:
     """A field that holds a text."""
-    data = text.encode()
+    return message_field(number, text.encode())
+
+
+def message_field(number: int, data: bytes) -> bytes:
+    """A field that holds another message."""
     return _varint(number << 3 | _TEXT) + _varint(len(data)) + data
 
 

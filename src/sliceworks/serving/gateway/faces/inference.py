@@ -68,7 +68,7 @@ class Inference:
             reply.send(200, [JSON, self._application.named(request)], orjson.dumps(told))
         elif request.path == "/v2/repository/index":
             visible = self._application.state.visible(caller)
-            listed = [_entry(served) for served in visible if served.model.kind in KINDS]
+            listed = [entry(served) for served in visible if served.model.kind in KINDS]
             reply.send(200, [JSON, self._application.named(request)], orjson.dumps(listed))
         else:
             await self._pass_on(request, reply, caller)
@@ -91,6 +91,7 @@ class Inference:
         await self._application.carry(call)
 
 
-def _entry(served: Served) -> dict[str, str]:
+def entry(served: Served) -> dict[str, str]:
+    """A model as a repository lists it."""
     well = any(server.well for server in served.group.servers)
     return {"name": served.name, "version": "1", "state": "READY" if well else "UNAVAILABLE"}
