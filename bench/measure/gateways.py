@@ -26,10 +26,10 @@ MODEL = "bench"
 _CORES = sorted(os.sched_getaffinity(0))
 OURS, THEIRS = _CORES[0], _CORES[-1]
 """The core of what is measured, and that of everything else."""
-_MODELS = _CORES[1] if len(_CORES) > 2 else THEIRS
+OTHERS = _CORES[:0:-1] or _CORES
+"""All cores that are not of what is measured, where there are several; the farthest first, since neighbours may be halves of one."""
+_MODELS = OTHERS[1] if len(OTHERS) > 1 else THEIRS
 """The core of the model that requests are for: its own, where there are enough."""
-OTHERS = _CORES[1:] or _CORES
-"""All cores that are not of what is measured, where there are several."""
 _NGINX = """
 daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log; master_process off;
 events {{ worker_connections 8192; }}
