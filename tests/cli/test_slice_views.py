@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.cli import slice_views
 from sliceworks.controllers.slices import words
 
@@ -28,7 +29,7 @@ def pool(name: str = "train-abc", machine: str = "ct4p-hightpu-4t", nodes: int =
 
 
 def node(of: str, ready: bool = True, born: str = "2026-11-15T07:00:00Z") -> Object:
-    labels = {slice_views.POOL_LABEL: of}
+    labels = {NODE_POOL: of}
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     return {"metadata": {"name": f"gke-{of}", "labels": labels, "creationTimestamp": born}, "status": {"conditions": conditions}}
 

@@ -1,4 +1,4 @@
-"""The names by which GKE says what a node has: labels, taints and resources of TPU and GPU nodes."""
+"""Names on nodes, pods and JobSets that several rooms must spell alike: of GKE, of JobSet and Kueue, and our own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ GPU_ACCELERATOR = "cloud.google.com/gke-accelerator"
 
 ACCELERATOR_COUNT = "cloud.google.com/gke-accelerator-count"
 """How many chips or GPUs one node has."""
+NODE_POOL = "cloud.google.com/gke-nodepool"
 
 
 def taint(resource: str) -> dict[str, str]:
@@ -37,3 +38,10 @@ POOL_JOBSET_NAMESPACE = "google.com/tpu-provisioner-jobset-namespace"
 RESERVATION_NAME = "cloud.google.com/reservation-name"
 SPOT = "cloud.google.com/gke-spot"
 ZONE = "topology.kubernetes.io/zone"
+
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+"""On Jobs and pods of a JobSet."""
+JOB_UID = "kueue.x-k8s.io/job-uid"
+"""On the Workload of a JobSet."""
+RUN_SECONDS = "sliceworks.dev/run-seconds"
+"""How long the containers of a pod are expected to run: a twin takes them to run for so long."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import CloudNotFound, NotFound, SliceworksError
+from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.cli import slice_views
 from sliceworks.cli.clouds import open_container, settings_for
 from sliceworks.cli.connections import open_cluster
@@ -66,7 +67,7 @@ class Sources:
         by_ref = {Ref(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in jobsets}
         one = next((view for view in found if view.name == name), None)
         if one is not None:
-            its = [node for node in nodes if node["metadata"]["labels"].get(slice_views.POOL_LABEL) == name]
+            its = [node for node in nodes if node["metadata"]["labels"].get(NODE_POOL) == name]
             return Found(name, [one], by_ref.get(one.owner) if one.owner else None, its)
         ref = Ref(self.client.namespace, name)
         mine = [view for view in found if view.owner == ref]
@@ -112,7 +113,7 @@ class Sources:
             raise SliceworksError(f"the cloud has no cluster {self.container.cluster} in {place}", hint=_NO_CLUSTER) from error
 
     async def _nodes(self) -> list[Object]:
-        return (await self.client.list_all(NODE, labels=slice_views.POOL_LABEL)).items
+        return (await self.client.list_all(NODE, labels=NODE_POOL)).items
 
     async def _jobsets(self) -> list[Object]:
         """All JobSets; none where the cluster does not have the kind."""

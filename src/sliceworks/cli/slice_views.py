@@ -10,6 +10,7 @@ from sliceworks import catalog
 from sliceworks.base import clock
 from sliceworks.base.conditions import is_true
 from sliceworks.catalog import prices
+from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.controllers.slices import bodies, reading, shapes
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.views import JobSetView, Pool, Ref
 
 Object = dict[str, Any]
-POOL_LABEL = "cloud.google.com/gke-nodepool"
 _STATES = {
     "PROVISIONING": "provisioning",
     "RECONCILING": "reconciling",
@@ -111,7 +111,7 @@ def _nodes(nodes: Iterable[Object]) -> tuple[Counter[str], dict[str, datetime]]:
     born: dict[str, datetime] = {}
     for node in nodes:
         metadata = node["metadata"]
-        pool = (metadata.get("labels") or {}).get(POOL_LABEL)
+        pool = (metadata.get("labels") or {}).get(NODE_POOL)
         if not pool:
             continue
         if is_true(node, "Ready"):

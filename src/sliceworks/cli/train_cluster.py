@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from sliceworks.base import collector
 from sliceworks.base.errors import Forbidden, NotFound, SliceworksError
 from sliceworks.base.words import closest
+from sliceworks.catalog.labels import JOBSET_NAME
 from sliceworks.kube.resources import Resource
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ CLUSTER_QUEUES = Resource(*_KUEUE, "ClusterQueue", "clusterqueues", namespaced=F
 COHORTS = Resource(*_KUEUE, "Cohort", "cohorts", namespaced=False)
 FLAVORS = Resource(*_KUEUE, "ResourceFlavor", "resourceflavors", namespaced=False)
 PRIORITIES = Resource(*_KUEUE, "WorkloadPriorityClass", "workloadpriorityclasses", namespaced=False)
-JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
-JOB_UID = "kueue.x-k8s.io/job-uid"
 _NO_RIGHTS = "name your team's namespace with -n, or ask its administrator: members of the Environment, then queues apply"
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.catalog.labels import JOB_UID, JOBSET_NAME
 from sliceworks.cli import train_cluster
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ async def follow(client: Client, jobset: Object) -> AsyncIterator[Follower]:
     name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
     async with Informers(client) as informers:
         jobsets = informers.open(train_cluster.JOBSETS, namespace, fields=f"metadata.name={name}")
-        workloads = informers.open(train_cluster.WORKLOADS, namespace, labels=f"{train_cluster.JOB_UID}={uid}")
-        pods = informers.open(POD, namespace, labels=f"{train_cluster.JOBSET_NAME}={name}")
+        workloads = informers.open(train_cluster.WORKLOADS, namespace, labels=f"{JOB_UID}={uid}")
+        pods = informers.open(POD, namespace, labels=f"{JOBSET_NAME}={name}")
         await jobsets.wait_synced(_OPEN_SECONDS)
         await pods.wait_synced(_OPEN_SECONDS)
         yield Follower(jobset, jobsets, workloads, pods)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.catalog import labels
 from sliceworks.console import kinds
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def _by_job(pod: Object) -> Iterable[str]:
     """namespace/name of the JobSet that a pod belongs to."""
-    name = (pod["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/jobset-name")
+    name = (pod["metadata"].get("labels") or {}).get(labels.JOBSET_NAME)
     return (f"{pod['metadata']['namespace']}/{name}",) if name else ()
 
 
@@ -41,7 +42,7 @@ def _by_holding(workload: Object) -> Iterable[str]:
 
 
 def _by_pool(node: Object) -> Iterable[str]:
-    name = (node["metadata"].get("labels") or {}).get("cloud.google.com/gke-nodepool")
+    name = (node["metadata"].get("labels") or {}).get(labels.NODE_POOL)
     return (name,) if name else ()
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.catalog.labels import NODE_POOL
+
 if TYPE_CHECKING:
     from sliceworks.specs.serving.parts import Pool
 
 Object = dict[str, Any]
-NODE_POOL = "cloud.google.com/gke-nodepool"
 API_AGENTS: Object = {
     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
     "podSelector": {"matchLabels": {"k8s-app": "konnectivity-agent"}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.catalog.labels import RUN_SECONDS
 from sliceworks.serving import objects, pods, versions
 from sliceworks.serving.machines import resources, small
 from sliceworks.serving.naming import SERVER
@@ -20,7 +21,7 @@ PORTS = {"http": 8000, "grpc": 9000}
 METRIC = "jetstream_prefill_backlog_size"
 _METRICS = 9090
 _SECRET_FOR_GROUP = 0o440
-_LOADING = {"sliceworks.dev/run-seconds": "1200"}
+_LOADING = {RUN_SECONDS: "1200"}
 """On a twin, where nothing is downloaded; without meaning elsewhere."""
 
 

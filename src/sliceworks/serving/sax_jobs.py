@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.catalog.labels import RUN_SECONDS
 from sliceworks.kube.gke import pool
 from sliceworks.serving import objects, pods
 from sliceworks.serving.machines import small
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _FOLDER = "/checkpoints"
 _MODULE = "saxml.server.pax.lm.params.lm_cloud"
-_CONVERTING = {"sliceworks.dev/run-seconds": "1200", **pods.SIMULATED}
-_PUBLISHING = {"sliceworks.dev/run-seconds": "60", **pods.SIMULATED}
+_CONVERTING = {RUN_SECONDS: "1200", **pods.SIMULATED}
+_PUBLISHING = {RUN_SECONDS: "60", **pods.SIMULATED}
 # Every step's failure ends the script, and so fails the Job. Orbax takes a checkpoint in a bucket for whole only where each of
 # its folders has the mark: marks go up last, when everything else is there.
 _CONVERT = """\

@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.kube.gke import NODE_POOL
+from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.serving import naming, objects, pods
 from sliceworks.serving.naming import SERVER, SLICE
 

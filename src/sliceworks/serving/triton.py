@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.catalog.labels import RUN_SECONDS
 from sliceworks.serving import objects, pods, versions
 from sliceworks.serving.machines import resources, small
 from sliceworks.serving.naming import SERVER
@@ -17,7 +18,7 @@ Object = dict[str, Any]
 KIND, PORT, GRPC_PORT = "triton", "http", "grpc"
 IMAGE = "nvcr.io/nvidia/tritonserver:25.08-py3"
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
-_COPYING = {"sliceworks.dev/run-seconds": "30", **pods.SIMULATED}
+_COPYING = {RUN_SECONDS: "30", **pods.SIMULATED}
 METRIC = "nv_inference_pending_request_count"
 """Requests that wait in Triton's own queue."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.catalog import labels
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -88,10 +90,10 @@ def _not_ready(pod: Object, name: str, containers: list[Object], events: list[Ob
 
 def _placing(pod: Object) -> str:
     wanted = pod["spec"].get("nodeSelector") or {}
-    pool = wanted.get("cloud.google.com/gke-nodepool")
+    pool = wanted.get(labels.NODE_POOL)
     if pool:
         return f"is there a node pool {pool} with room in it?"
-    shape = wanted.get("cloud.google.com/gke-tpu-topology") or wanted.get("cloud.google.com/gke-accelerator")
+    shape = wanted.get(labels.TPU_TOPOLOGY) or wanted.get(labels.GPU_ACCELERATOR)
     return (
         f"is there a free node pool of {shape}? `sliceworks slices list` shows those of TPUs"
         if shape

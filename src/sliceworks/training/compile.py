@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.specs.training import SLICE
 from sliceworks.training import failures, helpers, pods
 from sliceworks.training.shapes import Ask, ask
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PRIORITY", "QUEUE", "TYPE", "jobset", "workers"]
 
 Object = dict[str, Any]
-_EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
+_EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": NODE_POOL}
 
 
 def jobset(job: TrainingJob, *, namespace: str = "", script: str = "") -> Object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.catalog.labels import NODE_POOL, RUN_SECONDS
 from sliceworks.training import boards, storage
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _ALWAYS_AGAIN = 2**31 - 1
-_RUN_SECONDS = "sliceworks.dev/run-seconds"
-_POOL = "cloud.google.com/gke-nodepool"
 
 
 def replicated_jobs(job: TrainingJob) -> list[Object]:
@@ -42,7 +41,7 @@ def _step(job: TrainingJob, step: Step) -> Object:
         pod["volumes"], pod["containers"][0]["volumeMounts"] = volumes, storage.mounts(job.spec)
     markers = storage.markers(job.spec) if step.volumes else {}
     if step.estimate is not None:
-        markers[_RUN_SECONDS] = f"{step.estimate:g}"
+        markers[RUN_SECONDS] = f"{step.estimate:g}"
     if markers:
         spec["template"] = {"metadata": {"annotations": markers}, **spec["template"]}
     if job.spec.checkpoints:
@@ -55,7 +54,7 @@ def _replicated(helper: Helper, user: int) -> Object:
     pod: Object = {
         "restartPolicy": "OnFailure",
         **({"serviceAccountName": helper.service_account} if helper.service_account else {}),
-        **({"nodeSelector": {_POOL: helper.pool}} if helper.pool else {}),
+        **({"nodeSelector": {NODE_POOL: helper.pool}} if helper.pool else {}),
         "securityContext": {"runAsNonRoot": True, "runAsUser": user, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(helper)],
     }

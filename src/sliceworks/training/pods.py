@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
 from sliceworks.catalog import placing
+from sliceworks.catalog.labels import RUN_SECONDS
 from sliceworks.training import storage
 from sliceworks.training.variables import variables
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 CONTAINER = "trainer"
 SHARED_MEMORY = "/dev/shm"
-_RUN_SECONDS = "sliceworks.dev/run-seconds"
 _SHARE = Fraction(3, 4)  # of what a host leaves to pods: agents of the node need the rest
 _NOTICE = 25  # seconds between the word that a spot machine is taken and its end
 _PORTS = (("tpu", 8471), ("megascale", 8080))
@@ -28,7 +28,7 @@ def template(job: TrainingJob, ask: Ask, script: str) -> Object:
     spec = job.spec
     annotations = storage.markers(spec)
     if spec.estimate is not None:
-        annotations[_RUN_SECONDS] = f"{spec.estimate:g}"
+        annotations[RUN_SECONDS] = f"{spec.estimate:g}"
     metadata: Object = {**({"labels": dict(job.metadata.labels)} if job.metadata.labels else {})}
     if annotations:
         metadata["annotations"] = annotations

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import AlreadyExists, Forbidden, NotFound, TimedOut
+from sliceworks.catalog.labels import JOB_UID, JOBSET_NAME
 from sliceworks.kube.well_known import JOB
 from sliceworks.training.again import fresh
 from sliceworks.training.why.reading import JOBSET, WORKLOAD
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from sliceworks.kube import Client
 
 Object = dict[str, Any]
-JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
-JOB_UID = "kueue.x-k8s.io/job-uid"
 _LOOK_EVERY = 0.1
 
 

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Object = dict[str, Any]
-POOL = "cloud.google.com/gke-nodepool"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _STATE = "sliceworks.dev/state"
 _LEAVING = frozenset({"cloud.google.com/impending-node-termination", "ToBeDeletedByClusterAutoscaler"})
-_JOBSET, _JOB = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-name"
+_JOB = "batch.kubernetes.io/job-name"
 _ENDED = ("Succeeded", "Failed")
 _numbers = re.compile(r"(\d+)").split
 
@@ -122,7 +121,7 @@ def _work(pod: Object, *, running: bool) -> Work:
     metadata = pod["metadata"]
     carried = metadata.get("labels") or {}
     owner: Mapping[str, Any] = next(iter(metadata.get("ownerReferences") or ()), {})
-    job = carried.get(_JOBSET) or carried.get(_JOB) or owner.get("name") or metadata["name"]
+    job = carried.get(labels.JOBSET_NAME) or carried.get(_JOB) or owner.get("name") or metadata["name"]
     return Work(metadata["name"], metadata.get("namespace", ""), job, running)
 
 

@@ -136,7 +136,7 @@ def in_order(views: Iterable[SliceView]) -> list[SliceView]:
 
 def pool_of(node: Object) -> str:
     """What a node is put together with others by; one without a pool stands alone."""
-    return (node["metadata"].get("labels") or {}).get(hosts.POOL) or f"{_ALONE}{node['metadata']['name']}"
+    return (node["metadata"].get("labels") or {}).get(labels.NODE_POOL) or f"{_ALONE}{node['metadata']['name']}"
 
 
 def is_drained(jobset: Object) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import condition
+from sliceworks.catalog.labels import NODE_POOL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +74,7 @@ def told(event: Object) -> Told:
 def host(node: Object) -> Host:
     """What is kept of a node."""
     metadata, ready = node["metadata"], condition(node, "Ready")
-    pool = (metadata.get("labels") or {}).get("cloud.google.com/gke-nodepool", "")
+    pool = (metadata.get("labels") or {}).get(NODE_POOL, "")
     return Host(metadata["name"], pool, ready.get("status") == "True", ready.get("lastTransitionTime", ""))
 
 

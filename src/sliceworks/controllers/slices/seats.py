@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.views import Ref, Seat
 from sliceworks.kube.resources import controller_of
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LEADERS = f"{words.JOBSET_NAME},{words.COMPLETION_INDEX}=0"
 _PLACED = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-_POOL = "cloud.google.com/gke-nodepool"
 _AT_ONCE = 16
 _UNKNOWN = 60.0  # seconds after which a leader whose JobSet is still not known counts no more
 _NODES_KEPT = 20_000
@@ -116,7 +116,7 @@ class Seats:
                 found = await self._client.get(NODE, node)
             except NotFound:
                 return ""
-            self._pools[node] = (found["metadata"].get("labels") or {}).get(_POOL, "")
+            self._pools[node] = (found["metadata"].get("labels") or {}).get(NODE_POOL, "")
         return self._pools[node]
 
 

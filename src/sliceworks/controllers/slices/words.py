@@ -10,7 +10,7 @@ from typing import Final
 from sliceworks.catalog import labels
 
 # What pods and JobSets carry.
-JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_NAME: Final = labels.JOBSET_NAME
 JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"
 JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"

@@ -6,12 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sliceworks.catalog.labels import JOBSET_NAME
 from sliceworks.rehearsal.course.plain_jobs import JOB_NAME
 
 if TYPE_CHECKING:
     from sliceworks.twin.store.entries import Change
 
-_STATE, _FAIL, _JOB = "sliceworks.dev/state", "sliceworks.dev/fail", "jobset.sigs.k8s.io/jobset-name"
+_STATE, _FAIL = "sliceworks.dev/state", "sliceworks.dev/fail"
 _TO_NODES = {
     "silent": ("host", "went silent"),
     "preempted": ("host", "was taken away"),
@@ -50,7 +51,7 @@ class Blows:
         """A pod may have been placed, marked, or gone."""
         key, obj = (change.namespace, change.name), change.obj
         labels = obj["metadata"].get("labels") or {}
-        job = labels.get(_JOB) or labels.get(JOB_NAME)
+        job = labels.get(JOBSET_NAME) or labels.get(JOB_NAME)
         ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if change.type == "DELETED" or ended:
             self._on[self._where.pop(key, "")].pop(key, None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.catalog import labels
+from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.rehearsal.course.machines import chip_named
 from sliceworks.rehearsal.day.record import Series
 from sliceworks.twin.scheduler.requests import pod_requests
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 NODES, PODS = "/nodes", "/pods"
-POOL = "cloud.google.com/gke-nodepool"
 _KINDS = (labels.TPU, labels.GPU)
 
 
@@ -139,4 +139,4 @@ class Chips:
 def _machine(node: Object) -> tuple[str, str, int]:
     has, allocatable = node["metadata"].get("labels") or {}, (node.get("status") or {}).get("allocatable") or {}
     count = next((int(allocatable[kind]) for kind in _KINDS if allocatable.get(kind)), 0)
-    return chip_named(has), str(has.get(POOL) or ""), count
+    return chip_named(has), str(has.get(NODE_POOL) or ""), count

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import labels, tpus
+from sliceworks.catalog.labels import POOL_JOBSET_NAME, POOL_JOBSET_NAMESPACE
 from sliceworks.catalog.prices import price
 from sliceworks.rehearsal.course.spans import Spans
 from sliceworks.rehearsal.day.record import SliceLife
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 POOLS = "cloud.container/nodePools"
-_JOB, _SPACE = "google.com/tpu-provisioner-jobset-name", "google.com/tpu-provisioner-jobset-namespace"
 _MACHINE, _ZONE, _SPOT = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "cloud.google.com/gke-spot"
 _STOCKOUT = "GCE_STOCKOUT"
 
@@ -147,7 +147,8 @@ def _born(at: float, name: str, body: Object) -> Pool:
     capacity = "spot" if config.get("spot") or config.get("preemptible") else "reserved" if held else "on-demand"
     count = what.gang or int(body.get("initialNodeCount") or 0) * len(zones)
     has = config.get("labels") or {}
-    job = f"{has[_SPACE]}/{has[_JOB]}" if _JOB in has and _SPACE in has else ""
+    place, of = has.get(POOL_JOBSET_NAMESPACE), has.get(POOL_JOBSET_NAME)
+    job = f"{place}/{of}" if place and of else ""
     chip = what.slice.generation.name if what.slice else what.gpu.accelerator if what.gpu else ""
     chips = what.machine.chips if what.slice else what.gpu.chips if what.gpu else 0
     topology = what.slice.topology if what.slice else ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
+from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.rehearsal.course.blows import Blows
-from sliceworks.rehearsal.course.chips import NODES, PODS, POOL, Chips
+from sliceworks.rehearsal.course.chips import NODES, PODS, Chips
 from sliceworks.rehearsal.course.jobs import JOBSETS, WORKLOADS, Jobs
 from sliceworks.rehearsal.course.machines import POOLS, Machines
 from sliceworks.rehearsal.course.plain_jobs import JOBS
@@ -45,7 +46,7 @@ class Watch:
 
     def _know_pool(self, at: float, change: Change) -> None:
         """Machines that were given have a pool too, of which the cloud knows nothing."""
-        pool = str((change.obj["metadata"].get("labels") or {}).get(POOL) or "")
+        pool = str((change.obj["metadata"].get("labels") or {}).get(NODE_POOL) or "")
         if pool:
             self.machines.see_node(at, pool, change)
             self._remember(pool)

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.rehearsal.forecast.trimming import CHECKPOINTS, ESTIMATE
+from sliceworks.catalog.labels import RUN_SECONDS
+from sliceworks.rehearsal.forecast.trimming import CHECKPOINTS
 from sliceworks.specs.training import SLICE
 from sliceworks.twin.workloads.kueue import conditions, reading
 from sliceworks.twin.workloads.kueue.keys import ADMITTED, FINISHED, READY, RESERVED
@@ -149,7 +150,7 @@ def stem(name: str) -> str:
 def estimate_of(workload: Object) -> float | None:
     """How long it is expected to run, as its pods say. Steps of a TrainingJob follow one another; other pods run side by side."""
     sets = workload["spec"]["podSets"]
-    texts = [((pods["template"].get("metadata") or {}).get("annotations") or {}).get(ESTIMATE) for pods in sets]
+    texts = [((pods["template"].get("metadata") or {}).get("annotations") or {}).get(RUN_SECONDS) for pods in sets]
     found = [seconds for text in texts if (seconds := _number(text)) > 0]
     if any(pods["name"] == SLICE for pods in sets):
         return sum(found) if found else None

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from sliceworks.base import quantity
+from sliceworks.catalog.labels import RUN_SECONDS
 
 Object = dict[str, Any]
-ESTIMATE = "sliceworks.dev/run-seconds"
 """The annotation of a pod template that says how long the work is expected to run."""
 CHECKPOINTS = "CHECKPOINT_DIR"
 """The variable of a program that goes on where it stopped."""
@@ -51,7 +51,7 @@ def _workload(obj: Object) -> Object:
 def _pod_set(pods: Object) -> Object:
     template = pods["template"]
     about, spec = template.get("metadata") or {}, template.get("spec") or {}
-    annotations = _some(about.get("annotations") or {}, (ESTIMATE,))
+    annotations = _some(about.get("annotations") or {}, (RUN_SECONDS,))
     kept = _some(spec, _PLACING)
     for kind in ("containers", "initContainers"):
         if spec.get(kind):

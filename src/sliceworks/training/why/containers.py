@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import condition, is_true
+from sliceworks.catalog.labels import JOBSET_NAME
 from sliceworks.training.why import kinds
 from sliceworks.training.why.answer import seen
 
@@ -105,7 +106,7 @@ def _end(what: str, found: list[tuple[Object, Object]]) -> Cause:
     where = seen(pod, f"status.containerStatuses[{status['name']}].state.terminated", "Pod")
     ended = status["state"]["terminated"]
     words = f"{status['name']} of {_pods(len(found))} ended with exit code {what}."
-    job = pod["metadata"]["labels"].get("jobset.sigs.k8s.io/jobset-name", "")
+    job = pod["metadata"]["labels"].get(JOBSET_NAME, "")
     remedy = f"`sliceworks train logs {job}` shows what {pod['metadata']['name']} wrote"
     return kinds.EXIT_CODE.cause(words, where, remedy=remedy, said=ended.get("message", ""))
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
+from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.training.why import kinds, matching
 from sliceworks.training.why.answer import seen
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 MOST = 2000  # so many nodes are read; where there are as many, there may be more
-_POOL = "cloud.google.com/gke-nodepool"
 
 
 def short(evidence: Evidence, pods: list[Object], usable: list[Object], said: str) -> Cause:
@@ -40,7 +40,7 @@ def _too_few(evidence: Evidence, pod: Object, large: list[Object], wanted: Mappi
     """How many there should be; empty where there are enough."""
     needed, in_slice = _needed(evidence, pod)
     if EXCLUSIVE in (pod["metadata"].get("annotations") or {}):
-        pools = Counter((node["metadata"].get("labels") or {}).get(_POOL, "") for node in large)
+        pools = Counter((node["metadata"].get("labels") or {}).get(NODE_POOL, "") for node in large)
         slices = sum(count >= in_slice for count in pools.values())
         return f"It needs {needed // in_slice} node pools of {in_slice} hosts, each alone; there are {slices}." * (
             slices * in_slice < needed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, quantity
 from sliceworks.base.conditions import condition, is_true
+from sliceworks.catalog.labels import RUN_SECONDS
 from sliceworks.training.states import state
 from sliceworks.training.why import kinds, quota
 from sliceworks.training.why.answer import Ahead, Release, Seen, Waiter, seen
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _NAMED = 5  # so many jobs are named; the others are counted
-_RUN_SECONDS = "sliceworks.dev/run-seconds"
 
 
 def ahead(evidence: Evidence) -> Ahead | None:
@@ -166,7 +166,7 @@ def _end(evidence: Evidence, holder: Object) -> tuple[datetime | None, str]:
     if began is None:
         return None, ""
     templates = [(each.get("template") or {}).get("metadata") or {} for each in holder["spec"]["podSets"]]
-    estimates = [_seconds((each.get("annotations") or {}).get(_RUN_SECONDS)) for each in templates]
+    estimates = [_seconds((each.get("annotations") or {}).get(RUN_SECONDS)) for each in templates]
     if known := [each for each in estimates if each]:
         return began + timedelta(seconds=max(known)), "by its own estimate"
     limits = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.catalog.labels import JOBSET_NAME
 from sliceworks.kube.well_known import CORE_EVENT, JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
 from sliceworks.training.why import hosts, matching, placement
 from sliceworks.training.why.evidence import owner
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from sliceworks.training.why.reading import Reader
 
 Object = dict[str, Any]
-_JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 _MOST_PODS = 1000
 _ASKED = 4  # so many objects of a kind are asked about more closely
 
@@ -28,7 +28,7 @@ class PodSide:
 
     async def read(self, name: str) -> None:
         """The Jobs and pods of a JobSet; for those that wait, what was told of them, and the nodes they wait for."""
-        chosen = f"{_JOBSET_NAME}={name}"
+        chosen = f"{JOBSET_NAME}={name}"
         jobs, pods = await asyncio.gather(
             self._read.items(JOB, self._namespace, labels=chosen),
             self._read.items(POD, self._namespace, labels=chosen, limit=_MOST_PODS),
@@ -93,5 +93,5 @@ class PodSide:
 def _whose(pod: Object) -> str:
     """The job that a pod belongs to, as people know it."""
     metadata = pod["metadata"]
-    named = (metadata.get("labels") or {}).get(_JOBSET_NAME) or owner(pod)
+    named = (metadata.get("labels") or {}).get(JOBSET_NAME) or owner(pod)
     return f"{metadata['namespace']}/{named}"

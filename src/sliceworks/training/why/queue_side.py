@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import is_true
+from sliceworks.catalog.labels import JOB_UID
 from sliceworks.kube.well_known import NAMESPACE
 from sliceworks.training.why import admission, line, quota
 from sliceworks.training.why.evidence import owner
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sliceworks.training.why.reading import Reader
 
 Object = dict[str, Any]
-_JOB_UID = "kueue.x-k8s.io/job-uid"
 _MOST_SCANNED = 1500  # Workloads that are looked through for those that have quota
 _ASKED = 4  # so many objects of a kind are asked about more closely
 
@@ -34,7 +34,7 @@ class QueueSide:
     async def read(self, jobset: Object) -> None:
         """The Workload of a JobSet, and whatever says why it waits."""
         metadata = jobset["metadata"]
-        found = await self._read.items(WORKLOAD, self._namespace, labels=f"{_JOB_UID}={metadata['uid']}")
+        found = await self._read.items(WORKLOAD, self._namespace, labels=f"{JOB_UID}={metadata['uid']}")
         if found is None and WORKLOAD.kind not in self._read.hidden:
             self._found["kueue"] = False
             return
@@ -54,8 +54,8 @@ class QueueSide:
     async def _preemptor(self, workload: Object | None) -> None:
         if uid := admission.preemptor_uid(workload):
             # It may be of another team, whose Workloads may not be seen: then those of this namespace are asked.
-            found = await self._read.items(WORKLOAD, None, labels=f"{_JOB_UID}={uid}", quiet=True)
-            found = found or await self._read.items(WORKLOAD, self._namespace, labels=f"{_JOB_UID}={uid}")
+            found = await self._read.items(WORKLOAD, None, labels=f"{JOB_UID}={uid}", quiet=True)
+            found = found or await self._read.items(WORKLOAD, self._namespace, labels=f"{JOB_UID}={uid}")
             self._found["preemptor"] = next(iter(found or ()), None)
 
     async def _queues(self, name: str, workload: Object | None) -> None:

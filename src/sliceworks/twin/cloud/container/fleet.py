@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import AlreadyExists, ApiError, Conflict, NotFound, SliceworksError
+from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.kube.reflector import Reflector, Selection
 from sliceworks.kube.well_known import NODE, POD
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
-_POOL = "cloud.google.com/gke-nodepool"
-_NODES, _MARK = "/nodes", f'"{_POOL}"'.encode()
+_NODES, _MARK = "/nodes", f'"{NODE_POOL}"'.encode()
 _UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 """The taint with which kubelets come up in a cloud; the cloud's own controller takes it away once it knows the machine."""
 _OF_KUBERNETES = ("node.kubernetes.io/", _UNINITIALIZED)
@@ -64,7 +64,7 @@ class Fleet:
             self._store.subscribe(self._observe)
             self.listed()
             return
-        reader = Reflector(self._client, Selection(NODE, labels=_POOL), self)
+        reader = Reflector(self._client, Selection(NODE, labels=NODE_POOL), self)
         self._task = asyncio.create_task(reader.run(), name="cloud: nodes")
 
     def _observe(self, change: Change) -> None:
