@@ -83,7 +83,8 @@ def go_environment() -> dict[str, str]:
 
 
 def _digest(program: Program) -> str:
-    parts = [(program.folder / name).read_bytes() for name in ("go.mod", "go.sum")]
+    own = sorted(each.name for each in program.folder.glob("*.go"))  # a program of the tests themselves
+    parts = [(program.folder / name).read_bytes() for name in ("go.mod", "go.sum", *own)]
     parts.append(f"{program.package} {program.ldflags}".encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 

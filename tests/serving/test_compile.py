@@ -146,6 +146,14 @@ def test_replicas_are_left_to_the_autoscaler() -> None:
     assert metric["pods"]["metric"]["name"] == "nv_inference_pending_request_count"
 
 
+def test_who_comes_in_by_a_route_is_let_in() -> None:
+    mesh, *_ = one(manifests(example("densenet-triton-mesh")), "NetworkPolicy", "densenet-mesh")["spec"]["ingress"]
+    assert {"namespaceSelector": {}, "podSelector": {"matchLabels": {"istio": "internal-ingressgateway"}}} in mesh["from"]
+    balanced = manifests(changed("densenet-triton-mesh", "via: istio", "via: gateway-api"))
+    _, anybody, _ = one(balanced, "NetworkPolicy", "densenet-mesh")["spec"]["ingress"]
+    assert anybody == {"ports": [{"port": "http", "protocol": "TCP"}, {"port": "grpc", "protocol": "TCP"}]}
+
+
 def test_a_canary_gets_its_share() -> None:
     made = manifests(example("densenet-triton-mesh"))
     *_, rule = one(made, "VirtualService", "densenet-mesh")["spec"]["http"]

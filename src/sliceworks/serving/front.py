@@ -27,8 +27,13 @@ def manifests(services: Sequence[ModelService]) -> list[Object]:
     if not services or services[-1].spec.gateway is None:
         return []
     last = services[-1]
+    routes = [each.spec.route for each in services if each.spec.route]
+    doors = [door for each in routes for door in versions.ingress(each)]
     needs = front_objects.Needs(
-        sax_root=_sax_root(services), grpc=_grpc(services), routed=any(each.spec.route is not None for each in services)
+        sax_root=_sax_root(services),
+        grpc=_grpc(services),
+        balanced=any(versions.balanced(each) for each in routes),
+        ingress=tuple(door for number, door in enumerate(doors) if door not in doors[:number]),
     )
     return front_objects.manifests(last, merged(services), yamls.dump(document(services)), needs)
 

@@ -8,7 +8,7 @@ from sliceworks.kube.gke import API_AGENTS, pool
 from sliceworks.serving import pods
 from sliceworks.serving.machines import small
 from sliceworks.serving.naming import COMPONENT, MANAGED_BY
-from sliceworks.serving.objects import service_ports
+from sliceworks.serving.objects import COLLECTORS, budget_spec, service_ports
 from sliceworks.serving.versions import GATEWAY
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Needs(NamedTuple):
 
     sax_root: str = ""
     grpc: bool = False
-    routed: bool = False
+    balanced: bool = False
+    ingress: tuple[Object, ...] = ()
 
 
 def manifests(service: ModelService, front: Front, document: str, needs: Needs) -> list[Object]:
@@ -44,9 +45,9 @@ def manifests(service: ModelService, front: Front, document: str, needs: Needs) 
         *made.account(),
         made.object("v1", "ConfigMap", front.name, data={"gateway.yaml": document}),
         made.object("v1", "Service", front.name, spec=made.service(ports)),
-        made.object("networking.k8s.io/v1", "NetworkPolicy", front.name, spec=made.network_policy(ports, routed=needs.routed)),
+        made.object("networking.k8s.io/v1", "NetworkPolicy", front.name, spec=made.network_policy(ports, needs)),
         made.object("apps/v1", "Deployment", front.name, spec=made.deployment(ports, needs.sax_root)),
-        made.object("policy/v1", "PodDisruptionBudget", front.name, spec={"maxUnavailable": 1, "selector": made.selector()}),
+        made.object("policy/v1", "PodDisruptionBudget", front.name, spec=budget_spec(made.selector()["matchLabels"])),
         made.object("autoscaling/v2", "HorizontalPodAutoscaler", front.name, spec=made.scaling()),
         *made.monitoring(),
     ]
@@ -96,14 +97,13 @@ class _Objects:
     def service(self, ports: dict[str, int]) -> Object:
         return {"selector": self.selector()["matchLabels"], "ports": service_ports(ports)}
 
-    def network_policy(self, ports: dict[str, int], *, routed: bool) -> Object:
-        """Callers come from its own namespace and those that are named; with a route, from anywhere."""
+    def network_policy(self, ports: dict[str, int], needs: Needs) -> Object:
+        """Callers come from its own namespace, those that are named, and Istio's gateway; from load balancers, from anywhere."""
         own: Object = {"podSelector": {}}
         others = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}} for name in self.front.allow_from]
         open_ports = [{"port": name, "protocol": "TCP"} for name in ports if name != "admin"]
-        calls: Object = {"ports": open_ports, **({} if routed else {"from": [own, *others, API_AGENTS]})}
-        collectors = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gmp-system"}}}
-        admin = {"ports": [{"port": "admin", "protocol": "TCP"}], "from": [own, collectors]}
+        calls: Object = {"ports": open_ports, **({} if needs.balanced else {"from": [own, *others, *needs.ingress, API_AGENTS]})}
+        admin = {"ports": [{"port": "admin", "protocol": "TCP"}], "from": [own, COLLECTORS, API_AGENTS]}
         return {"podSelector": self.selector(), "policyTypes": ["Ingress"], "ingress": [calls, admin]}
 
     def deployment(self, ports: dict[str, int], sax_root: str) -> Object:

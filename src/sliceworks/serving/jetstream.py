@@ -32,7 +32,7 @@ def manifests(service: ModelService, found: Machines) -> list[Object]:
     return [
         *objects.account(service),
         *versions.services(service, PORTS),
-        *versions.guards(service, "metrics"),
+        *versions.guards(service, PORTS, "metrics"),
         *_loader(service, part, found),
         *versions.deployments(service, lambda version: _pod(service, part, found, version)),
         *objects.autoscaler(service, name, METRIC),

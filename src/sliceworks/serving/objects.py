@@ -11,12 +11,19 @@ from sliceworks.serving import naming
 from sliceworks.serving.naming import SERVER, metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sliceworks.specs.serving import ModelService
 
 Object = dict[str, Any]
-_MONITORING = "gmp-system"  # where Google's managed collectors live
+COLLECTORS: Object = {
+    "namespaceSelector": {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["gmp-system", "gke-gmp-system"]},
+        ]
+    }
+}
+"""Where managed Prometheus collects from; in Autopilot clusters it is the second."""
 
 
 def account(service: ModelService) -> list[Object]:
@@ -101,11 +108,15 @@ def job(service: ModelService, kind: str, component: str, pods: Object, *, tries
     }
 
 
-def budget(service: ModelService, name: str, component: str) -> Object:
-    """Whoever empties nodes takes one server at a time."""
-    spec = {"maxUnavailable": 1, "selector": {"matchLabels": naming.selector(service, component)}}
-    found = metadata(service, name, component)
+def budget(service: ModelService, name: str, component: str, hosts: int = 1) -> Object:
+    """Whoever empties nodes takes one server at a time, with all its hosts."""
+    found, spec = metadata(service, name, component), budget_spec(naming.selector(service, component), hosts)
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": found, "spec": spec}
+
+
+def budget_spec(labels: Mapping[str, str], at_once: int = 1) -> Object:
+    """A pod that is not ready serves nobody and may always go: one that loads its model would keep its node for as long."""
+    return {"maxUnavailable": at_once, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": dict(labels)}}
 
 
 def autoscaler(service: ModelService, name: str, default_metric: str) -> list[Object]:
@@ -146,12 +157,16 @@ def monitoring(service: ModelService, name: str, component: str, port: str, path
     return [{"apiVersion": "monitoring.googleapis.com/v1", "kind": "PodMonitoring", "metadata": found, "spec": spec}]
 
 
-def network_policy(service: ModelService, name: str, component: str, peers: Iterable[Object], metrics: str = "") -> Object:
-    """Who may reach the pods of one part: these, and who reads their metrics. Nodes may always ask how they are."""
+def network_policy(
+    service: ModelService, name: str, component: str, peers: Iterable[Object], metrics: str = "", *, for_all: Sequence[str] = ()
+) -> Object:
+    """Who may reach the pods of one part: these, and who reads their metrics; and everybody some ports. Nodes may always ask how
+    they are."""
     ingress: list[Object] = [{"from": list(peers)}]
+    if for_all:
+        ingress.append({"ports": [{"port": port, "protocol": "TCP"} for port in for_all]})
     if metrics and service.spec.monitoring:
-        collectors = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": _MONITORING}}}
-        ingress.append({"from": [collectors], "ports": [{"port": metrics, "protocol": "TCP"}]})
+        ingress.append({"from": [COLLECTORS], "ports": [{"port": metrics, "protocol": "TCP"}]})
     spec = {
         "podSelector": {"matchLabels": naming.selector(service, component)},
         "policyTypes": ["Ingress"],

@@ -36,7 +36,7 @@ def manifests(service: ModelService, found: Machines) -> list[Object]:
         *objects.account(service),
         objects.service_object(service, f"{name}-admin", "admin", ADMIN_PORTS),
         *(slices.services(service, PORTS) if several else versions.services(service, PORTS)),
-        *versions.guards(service, ""),
+        *versions.guards(service, PORTS, hosts=found.shape.hosts),
         objects.network_policy(service, f"{name}-admin", "admin", versions.peers(service)),
         *sax_jobs.conversions(service, part),
         _admin(service, part),

@@ -30,7 +30,7 @@ def manifests(service: ModelService, found: Machines | None) -> list[Object]:
     return [
         *objects.account(service),
         *versions.services(service, PORTS),
-        *versions.guards(service, "metrics"),
+        *versions.guards(service, PORTS, "metrics"),
         *_copies(service, part),
         *versions.deployments(service, lambda version: _pod(service, part, found, version)),
         *objects.autoscaler(service, name, METRIC),

@@ -10,9 +10,9 @@ from sliceworks.serving import naming, objects
 from sliceworks.serving.naming import SERVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from sliceworks.specs.serving import ModelService
+    from sliceworks.specs.serving import ModelService, Route
 
 Object = dict[str, Any]
 STABLE, CANARY = "stable", "canary"
@@ -75,12 +75,14 @@ def services(service: ModelService, ports: Mapping[str, int]) -> list[Object]:
     return found
 
 
-def guards(service: ModelService, metrics: str) -> list[Object]:
+def guards(service: ModelService, ports: Iterable[str], metrics: str = "", hosts: int = 1) -> list[Object]:
     """The budget, and the network policy: only the gateway and the service's own pods reach its servers."""
-    name = service.metadata.name
+    name, route = service.metadata.name, service.spec.route
+    # Load balancers are no pods that could be named.
+    for_all = [port for port in ports if port != "metrics"] if route and balanced(route) and not service.spec.gateway else []
     return [
-        objects.network_policy(service, name, SERVER, peers(service), metrics),
-        objects.budget(service, name, SERVER),
+        objects.network_policy(service, name, SERVER, peers(service), metrics, for_all=for_all),
+        objects.budget(service, name, SERVER, hosts),
     ]
 
 
@@ -89,6 +91,16 @@ def peers(service: ModelService) -> list[Object]:
     own = {"podSelector": {"matchLabels": {naming.SERVICE: service.metadata.name}}}
     if service.spec.gateway:
         return [own, {"podSelector": {"matchLabels": {GATEWAY: service.spec.gateway.name}}}, API_AGENTS]
-    if service.spec.route:
-        return [{"podSelector": {}}, {"namespaceSelector": {}}]
-    return [{"podSelector": {}}, API_AGENTS]
+    return [{"podSelector": {}}, *ingress(service.spec.route), API_AGENTS]
+
+
+def balanced(route: Route) -> bool:
+    """Whether requests come from load balancers outside of the cluster."""
+    return route.via == "gateway-api"
+
+
+def ingress(route: Route | None) -> list[Object]:
+    """The pods that a route's requests come from, where it has any: those of Istio's gateway, wherever they are."""
+    if route is None or balanced(route):
+        return []
+    return [{"namespaceSelector": {}, "podSelector": {"matchLabels": dict(route.selector)}}]

@@ -33,7 +33,7 @@ def manifests(service: ModelService, found: Machines) -> list[Object]:
     return [
         *objects.account(service),
         *versions.services(service, PORTS),
-        *versions.guards(service, "http"),
+        *versions.guards(service, PORTS, "http"),
         *versions.deployments(service, lambda version: _pod(service, part, found, version), notes),
         *objects.autoscaler(service, name, METRIC),
         *objects.monitoring(service, name, SERVER, "http"),

@@ -79,3 +79,37 @@ def test_eviction(lab: Lab) -> None:
     until_status(lab, disruptionsAllowed=0, currentHealthy=2, expectedPods=3)
     lab.all_ready(3)
     until_status(lab, disruptionsAllowed=1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "goes"),
+    [
+        ({"maxUnavailable": 1}, False),  # one pod, of which none need be healthy: a pod that is not yet stays all the same
+        ({"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}, False),
+        ({"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}, True),
+    ],
+)
+def test_eviction_of_the_only_one_while_it_starts(lab: Lab, spec: Object, goes: bool) -> None:
+    body = {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": template(labels=LABELS)}
+    lab.create("ReplicaSet", "web", body)
+    [pod] = lab.all_ready(1)
+    lab.phase(pod, "Running")
+    budget(lab, **spec)
+    until_status(lab, currentHealthy=0, desiredHealthy=0, expectedPods=1)
+    name = pod["metadata"]["name"]
+    evict = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    answer = lab.api.post(lab.path("Pod", name) + "/eviction", evict)
+    if goes:
+        answer.ok(201)
+    else:
+        answer.refused(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+
+
+def test_eviction_of_one_that_is_not_ready_beside_enough_that_are(lab: Lab) -> None:
+    pods = three_ready(lab)
+    lab.phase(pods[0], "Running")
+    budget(lab, minAvailable=2)
+    until_status(lab, currentHealthy=2, desiredHealthy=2, disruptionsAllowed=0)
+    name = pods[0]["metadata"]["name"]
+    evict = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    lab.api.post(lab.path("Pod", name) + "/eviction", evict).ok(201)

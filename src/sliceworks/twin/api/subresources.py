@@ -135,6 +135,8 @@ class Subresources:
             )  # fmt: skip
         budget = budgets[0]
         name, status = budget["metadata"]["name"], budget.get("status") or {}
+        if not _ready(pod) and _spares_unready(budget["spec"], status):
+            return
         if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
             raise _over_budget(f"The disruption budget {name} is still being processed by the server.", retryAfterSeconds=10)
         if status.get("disruptionsAllowed", 0) <= 0:
@@ -202,6 +204,18 @@ def _container(call: Call, pod: Obj) -> str:
 def _unprotected(pod: Obj) -> bool:
     status = pod.get("status") or {}
     return status.get("phase") in {"Succeeded", "Failed", "Pending"} or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _ready(pod: Obj) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _spares_unready(spec: Obj, status: Obj) -> bool:
+    """Whether a pod that is not ready may go and cost the budget nothing."""
+    if spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    return bool(status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0)
 
 
 def _deleting(call: Call) -> Call:

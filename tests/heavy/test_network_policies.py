@@ -1,0 +1,198 @@
+"""Network policies of everything that is rendered, judged by a real engine: who must reach whom, and who must not.
+
+Nodes may always reach their own pods: probes are no matter of policies. Nothing limits where pods themselves may call.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.real.policies import Call, Peer, judged
+from tests.support.model_services import EXAMPLES, changed, example
+
+from sliceworks.base import yamls
+from sliceworks.loadtest.cluster import objects as load_objects
+from sliceworks.serving.compile import manifests
+from sliceworks.specs.load_test import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sliceworks.specs.serving import ModelService
+
+Object = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+COMPONENT = "app.kubernetes.io/component"
+COLLECTORS = [Peer("collector", space, {"app.kubernetes.io/name": "collector"}) for space in ("gmp-system", "gke-gmp-system")]
+AGENT = Peer("konnectivity-agent", "kube-system", {"k8s-app": "konnectivity-agent"})
+DNS = Peer("kube-dns", "kube-system", {"k8s-app": "kube-dns"}, {"dns": 53})
+INGRESS = Peer("ingressgateway", "istio-system", {"istio": "internal-ingressgateway"})
+STRANGER = Peer("stranger", "elsewhere", {"app": "stranger"})
+BALANCERS = [Peer("health checks", ip="35.191.10.1"), Peer("health checks", ip="130.211.1.1"), Peer("proxies", ip="10.129.0.4")]
+WORLD = Peer("the world", ip="203.0.113.7")
+METADATA = [(Peer("metadata server", ip="169.254.169.254"), 80), (Peer("workload identity", ip="169.254.169.252"), 988)]
+BUCKET = Peer("storage", ip="199.36.153.8")
+
+
+def pods(made: Iterable[Object]) -> list[Peer]:
+    """One pod of each workload, with its labels and ports."""
+    return [_pod(each) for each in made if each["kind"] in ("Deployment", "StatefulSet", "Job")]
+
+
+def _pod(workload: Object) -> Peer:
+    template, metadata = workload["spec"]["template"], workload["metadata"]
+    ports = {
+        port["name"]: port["containerPort"] for container in template["spec"]["containers"] for port in container.get("ports") or ()
+    }
+    return Peer(metadata["name"], metadata["namespace"], template["metadata"]["labels"], ports)
+
+
+def policies(made: Iterable[Object]) -> list[Object]:
+    return [each for each in made if each["kind"] == "NetworkPolicy"]
+
+
+def part(found: list[Peer], *components: str) -> list[Peer]:
+    return [each for each in found if each.labels.get(COMPONENT) in components]
+
+
+def read_metrics(made: list[Object], found: list[Peer]) -> Iterator[tuple[Peer, str]]:
+    """The pods that managed Prometheus is told of, and the port."""
+    for monitoring in (each for each in made if each["kind"] == "PodMonitoring"):
+        wanted = monitoring["spec"]["selector"]["matchLabels"].items()
+        port = monitoring["spec"]["endpoints"][0]["port"]
+        chosen = [each for each in found if wanted <= each.labels.items()]
+        assert chosen
+        for each in chosen:
+            yield each, port
+
+
+def assert_table(made: list[Object], must: Iterable[Call], must_not: Iterable[Call]) -> None:
+    """Everything at once: one run of the judge takes all of it."""
+    through, kept = list(must), list(must_not)
+    assert through or kept
+    answers = judged(policies(made), [*through, *kept])
+    wrong = [f"{call} is kept away" for call in through if not answers[call]]
+    wrong += [f"{call} comes through" for call in kept if answers[call]]
+    assert wrong == []
+
+
+def neighbour(namespace: str) -> Peer:
+    return Peer("neighbour", namespace, {"app": "neighbour"})
+
+
+@pytest.fixture(params=EXAMPLES)
+def wanted(request: pytest.FixtureRequest) -> ModelService:
+    return example(request.param)
+
+
+def serving(pod: Peer) -> list[str]:
+    return [name for name in pod.ports if name != "metrics"]
+
+
+def test_servers_are_reached_by_their_own(wanted: ModelService) -> None:
+    made = manifests(wanted)
+    found = pods(made)
+    servers, gateways, admins = part(found, "server"), part(found, "gateway"), part(found, "admin")
+    assert bool(gateways) == bool(wanted.spec.gateway)
+    callers = [*gateways, AGENT] if gateways else [neighbour(servers[0].namespace), AGENT]
+    must = [Call(source, to, port) for source in callers for to in (*servers, *admins) for port in serving(to)]
+    # Hosts of a slice talk to each other by ports of their own choice; servers and Jobs of a cell to its admin server.
+    own = [each for each in found if each not in gateways]
+    must += [Call(source, to, 8471) for source in servers for to in servers]
+    must += [Call(source, to, "grpc") for source in own for to in admins]
+    assert_table(made, must, [])
+
+
+def test_nobody_else_reaches_servers(wanted: ModelService) -> None:
+    made = manifests(wanted)
+    servers = part(pods(made), "server", "admin")
+    others = [STRANGER, WORLD, DNS, *BALANCERS, *([neighbour(servers[0].namespace)] if wanted.spec.gateway else [])]
+    assert_table(made, [], [Call(source, to, port) for source in others for to in servers for port in to.ports])
+
+
+def test_collectors_reach_metrics_alone(wanted: ModelService) -> None:
+    made = manifests(wanted)
+    found = pods(made)
+    read = set(read_metrics(made, found))
+    assert wanted.spec.saxml or {each.labels[COMPONENT] for each, _ in read} >= {"server"}
+    must = [Call(source, to, port) for source in COLLECTORS for to, port in read]
+    rest = [(to, port) for to in part(found, "server", "admin") for port in to.ports if (to, port) not in read]
+    assert_table(made, must, [Call(source, to, port) for source in COLLECTORS for to, port in rest])
+
+
+def test_pods_may_call_whom_they_need(wanted: ModelService) -> None:
+    made = manifests(wanted)
+    found = pods(made)
+    must = [Call(source, DNS, 53, "UDP") for source in found]
+    must += [Call(source, to, port) for source in found for to, port in (*METADATA, (BUCKET, 443))]
+    assert_table(made, must, [])
+
+
+FRONT = "  gateway:\n"
+
+
+def test_gateway_is_called_from_its_namespace_and_those_that_are_named() -> None:
+    wanted = changed("llama3-vllm-tpu", FRONT, FRONT + "    allowFrom: [shop]\n")
+    made = manifests(wanted)
+    [gateway] = part(pods(made), "gateway")
+    beside, shop = neighbour(gateway.namespace), Peer("till", "shop", {"app": "till"})
+    must = [Call(each, gateway, "http") for each in (beside, shop, AGENT)]
+    must += [Call(each, gateway, "admin") for each in (beside, AGENT, *COLLECTORS)]
+    kept = [Call(each, gateway, port) for each in (STRANGER, WORLD, DNS, *BALANCERS) for port in gateway.ports]
+    assert_table(made, must, [*kept, Call(shop, gateway, "admin"), *(Call(each, gateway, "http") for each in COLLECTORS)])
+
+
+def test_load_balancers_reach_a_gateway_but_not_what_it_tells_of_itself() -> None:
+    made = manifests(example("qwen-vllm-gpu"))
+    [gateway] = part(pods(made), "gateway")
+    servers = part(pods(made), "server")
+    outside = (*BALANCERS, WORLD, STRANGER)
+    kept = [Call(each, gateway, "admin") for each in outside]
+    kept += [Call(each, server, port) for each in outside for server in servers for port in server.ports]
+    assert_table(made, [Call(each, gateway, "http") for each in outside], kept)
+
+
+def test_load_balancers_reach_servers_that_have_no_gateway() -> None:
+    wanted = changed("densenet-triton-mesh", "    via: istio\n", "    via: gateway-api\n")
+    made = manifests(wanted)
+    servers = part(pods(made), "server")
+    must = [Call(each, server, port) for each in BALANCERS for server in servers for port in ("http", "grpc")]
+    assert_table(made, must, [Call(each, server, "metrics") for each in BALANCERS for server in servers])
+
+
+@pytest.mark.parametrize("gateway", [False, True])
+def test_of_the_mesh_only_its_gateway_comes_in(gateway: bool) -> None:
+    added = FRONT + "    image: gateway:1\n  route:\n" if gateway else "  route:\n"
+    made = manifests(changed("densenet-triton-mesh", "  route:\n", added))
+    targets = part(pods(made), "gateway" if gateway else "server")
+    other = Peer("another gateway", "istio-system", {"istio": "ingressgateway"})
+    must = [Call(INGRESS, to, port) for to in targets for port in ("http", "grpc")]
+    assert_table(made, must, [Call(each, to, port) for each in (other, STRANGER, WORLD) for to in targets for port in to.ports])
+
+
+def test_gateway_that_is_deployed_by_hand() -> None:
+    made = [
+        {**each.data, "metadata": {"namespace": "models", **each.data["metadata"]}}
+        for path in sorted((ROOT / "deploy" / "gateway" / "base").glob("*.yaml"))
+        for each in yamls.load_all(path.read_text(), path.name)
+        if each.data["kind"] in ("Deployment", "NetworkPolicy")
+    ]
+    [gateway] = pods(made)
+    beside = neighbour("models")
+    kept = [Call(each, gateway, port) for each in (STRANGER, WORLD, DNS, *COLLECTORS) for port in gateway.ports]
+    assert_table(made, [Call(beside, gateway, port) for port in gateway.ports], kept)
+
+
+def test_senders_of_a_load_test() -> None:
+    serves = manifests(example("llama3-vllm-tpu"))
+    [gateway] = part(pods(serves), "gateway")
+    workers = Workers.model_validate({"where": "cluster", "count": 2, "image": "load-worker:1"})
+    launch = load_objects.Launch("load-chat-0a1b2c", gateway.namespace, workers, 60.0, {})
+    made = [load_objects.job(launch), *load_objects.around(launch), *serves]
+    [sender] = pods(made[:1])
+    beside, ports = neighbour(sender.namespace), (load_objects.MASTER_PORT, load_objects.KEEPER_PORT)
+    must = [Call(sender, sender, ports[0]), Call(AGENT, sender, ports[1]), Call(sender, gateway, "http")]
+    others = (STRANGER, WORLD, beside, gateway, *COLLECTORS)
+    assert_table(made, must, [*(Call(each, sender, port) for each in others for port in ports), Call(sender, sender, ports[1])])
