@@ -91,9 +91,9 @@ class Platform:
             await self.client.create({**definition, "spec": spec})
         await clock.sleep(5)
 
-    async def deploy(self, service: ModelService, timeout: float = 3600) -> deploying.Deployment:
+    async def deploy(self, service: ModelService, timeout: float = 3600) -> deploying.Rollout:
         document = service.model_dump(by_alias=True, exclude_unset=True, mode="json")
-        made = deploying.Deployment(self.client, service, document, service.metadata.namespace or "default")
+        made = deploying.Rollout(self.client, service, document, service.metadata.namespace or "default")
         await made.prepare()
         await made.follow(await made.apply(self.told.append, timeout), self.told.append, timeout)
         return made

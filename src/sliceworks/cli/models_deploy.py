@@ -42,24 +42,24 @@ def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: s
 
     async def main() -> None:
         from sliceworks.base import clock
-        from sliceworks.serving.deploying import Deployment
+        from sliceworks.serving.deploying import Rollout
 
         async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"]) as client:
             place = namespace or service.metadata.namespace or client.namespace
-            deployment = Deployment(client, service, document.data, place)
+            rollout = Rollout(client, service, document.data, place)
             with progress.working(f"Asking the cluster about {service.metadata.name}"):
-                objects = await deployment.prepare(make_namespace=dry_run == "none")
+                objects = await rollout.prepare(make_namespace=dry_run == "none")
             _show_plan(service, place, output)
-            for each in deployment.left_out:
+            for each in rollout.left_out:
                 progress.say(f"Left out: {each}.")
             if dry_run == "server":
                 return
             options.confirm(f"Apply {len(objects)} objects in {place}?", yes)
             ends = clock.loop_time() + timeout
             with progress.working(f"Deploying {service.metadata.name}") as step:
-                record = await deployment.apply(step, timeout)
+                record = await rollout.apply(step, timeout)
                 if wait:
-                    await deployment.follow(record, step, ends - clock.loop_time())
+                    await rollout.follow(record, step, ends - clock.loop_time())
 
     connections.run(main, **where)
     return 0

@@ -10,7 +10,7 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.console.kinds import EVENTS, PODS
 from sliceworks.console.views import latencies, models
 from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT, JOB, SERVICE, STATEFUL_SET
-from sliceworks.serving import asking, cluster, doors, front_objects, naming, reaching, why
+from sliceworks.serving import asking, cluster, doors, front_objects, naming, reaching
 from sliceworks.serving import record as records
 from sliceworks.serving import standing as standings
 from sliceworks.serving.versions import GATEWAY
@@ -29,7 +29,6 @@ Object = dict[str, Any]
 LOOK_EVERY = 2.0
 _SAMPLES = 6
 """Readings of a gateway's numbers that are kept: what is shown as live is of the last ten seconds."""
-_RECORDS = f"{records.LABEL}={records.KIND}"
 
 
 @dataclass(slots=True)
@@ -67,7 +66,7 @@ class Models:
             return
         self._looked = clock.loop_time()
         place = self._world.namespace or None
-        found = (await self._client.list_all(CONFIG_MAP, place, labels=_RECORDS)).items
+        found = (await self._client.list_all(CONFIG_MAP, place, labels=records.SELECTOR)).items
         self.services, self.broken = models.services(found, await self._workloads(place) if found else [])
         for each in self.services:
             if each.gateway:
@@ -115,15 +114,9 @@ class Models:
         for label in (naming.SERVICE, GATEWAY):
             services += (await self._client.list_all(SERVICE, place, labels=label)).items
         own = {each["metadata"]["name"]: each for each in services if standings.belongs(record, each)}
-        causes = [] if stands.state in ("ready", "stopped") else self._causes(record, pods, running)
+        told = self._world.table(EVENTS).store.by_index("namespace", place)
+        causes = [] if stands.state in ("ready", "stopped") else cluster.causes_of(record, pods, running, told)
         return cluster.Seen(record, stands, tuple(pods), tuple(own.values()), tuple(causes))
-
-    def _causes(self, record: Record, pods: list[Object], running: list[Object]) -> list[why.Cause]:
-        told = self._world.table(EVENTS).store.by_index("namespace", record.namespace)
-        names = {each.name for each in record.objects} | {each["metadata"]["name"] for each in pods}
-        own = [each for each in told if cluster.begins((each.get("involvedObject") or {}).get("name", ""), names)]
-        jobs = [each for each in running if each["kind"] == "Job" and records.reference(each) in record.objects]
-        return why.explain(pods, jobs, own)
 
     async def ask(self, record: Record, model: str, prompt: str, *, longest: int, key: str) -> AsyncIterator[str]:
         """Send a prompt, and have the answer as it comes. Neither is kept anywhere."""

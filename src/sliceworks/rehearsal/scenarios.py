@@ -14,6 +14,7 @@ from sliceworks.base import duration, yamls
 from sliceworks.base.errors import InvalidDocument, NotFound, SliceworksError
 from sliceworks.base.yamls import Document
 from sliceworks.kube.resources import GVK, Key, key_of
+from sliceworks.kube.selectors import from_labels
 from sliceworks.kube.well_known import NODE, POD
 from sliceworks.rehearsal import clouds, queue_steps
 from sliceworks.rehearsal.documents import objects
@@ -224,8 +225,7 @@ async def _chosen(
     client: Client, resource: Resource, selector: Selector, random: random.Random, namespace: str | None = None
 ) -> list[Key]:
     """The objects that a selector picks."""
-    labels = ",".join(f"{key}={value}" for key, value in selector.labels.items())
-    found = await client.list_all(resource, namespace, labels=labels)
+    found = await client.list_all(resource, namespace, labels=from_labels(selector.labels))
     keys = [key for item in found.items if (key := key_of(item)).name in selector.names or not selector.names]
     missing = sorted(set(selector.names) - {key.name for key in keys})
     if missing:

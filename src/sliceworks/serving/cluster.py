@@ -9,6 +9,7 @@ from sliceworks.base import clock, progress
 from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.base.words import closest
+from sliceworks.kube.selectors import from_labels
 from sliceworks.kube.well_known import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, JOB, POD, SERVICE, STATEFUL_SET
 from sliceworks.serving import record as records
 from sliceworks.serving import standing as standings
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _LOOKS, _BETWEEN = 8, 0.5
-_LABELS = f"{records.LABEL}={records.KIND}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Seen:
 async def all_records(client: Client, namespace: str | None) -> list[Record]:
     """The services of a namespace, or of all. A record that somebody has changed beyond use is told of, and passed over."""
     found: list[Record] = []
-    for each in (await client.list_all(CONFIG_MAP, namespace, labels=_LABELS)).items:
+    for each in (await client.list_all(CONFIG_MAP, namespace, labels=records.SELECTOR)).items:
         try:
             found.append(records.read(each))
         except SliceworksError as error:
@@ -62,13 +62,10 @@ async def one_record(client: Client, name: str, namespace: str) -> Record:
         raise SliceworksError(f"there is no model service {name!r} in {namespace}", hint=hint) from error
 
 
-def neighbours(record_or_name: str, front: str, known: Iterable[Record]) -> list[Record]:
+def neighbours(name: str, front: str, known: Iterable[Record]) -> list[Record]:
     """The other services that share a gateway, in the order in which they came."""
-    found = [
-        each
-        for each in known
-        if each.service.metadata.name != record_or_name and each.service.spec.gateway and each.service.spec.gateway.name == front
-    ]
+    sharing = (each for each in known if each.service.spec.gateway and each.service.spec.gateway.name == front)
+    found = [each for each in sharing if each.service.metadata.name != name]
     return sorted(found, key=lambda each: (each.created, each.service.metadata.name))
 
 
@@ -86,15 +83,21 @@ async def look(client: Client, record: Record, namespace: str) -> Seen:
     causes: list[Cause] = []
     if stands.state not in ("ready", "stopped"):
         told = (await client.list_all(CORE_EVENT, namespace, fields="type=Warning")).items
-        names = {each.name for each in record.objects} | {each["metadata"]["name"] for each in pods}
-        own = [each for each in told if begins((each.get("involvedObject") or {}).get("name", ""), names)]
-        jobs = [each for each in running if each["kind"] == "Job" and records.reference(each) in record.objects]
-        causes = why.explain(pods, jobs, own)
+        causes = causes_of(record, pods, running, told)
     return Seen(record, stands, tuple(pods), tuple(services), tuple(causes))
 
 
-def begins(name: str, names: set[str]) -> bool:
+def causes_of(record: Record, pods: list[Object], running: Iterable[Object], told: Iterable[Object]) -> list[Cause]:
+    """Why a service is not ready, from its own pods and from the workloads and events of its namespace."""
+    names = {each.name for each in record.objects} | {each["metadata"]["name"] for each in pods}
+    own = [each for each in told if _is_about(each, names)]
+    jobs = [each for each in running if each["kind"] == "Job" and records.reference(each) in record.objects]
+    return why.explain(pods, jobs, own)
+
+
+def _is_about(event: Object, names: set[str]) -> bool:
     """ReplicaSets are called after their Deployments."""
+    name = (event.get("involvedObject") or {}).get("name", "")
     return name in names or name.rpartition("-")[0] in names
 
 
@@ -110,8 +113,7 @@ async def addresses(client: Client, service: str, namespace: str) -> list[str]:
 async def _addresses(client: Client, service: str, namespace: str) -> list[str]:
     """By its pods: an EndpointSlice has no addresses on loopback, where the pods of a twin are."""
     selected = (await client.get(SERVICE, service, namespace))["spec"].get("selector") or {}
-    labels = ",".join(f"{key}={value}" for key, value in selected.items())
-    found = (await client.list_all(POD, namespace, labels=labels)).items if labels else []
+    found = (await client.list_all(POD, namespace, labels=from_labels(selected))).items if selected else []
     return [each["status"]["podIP"] for each in found if is_ready(each)]
 
 

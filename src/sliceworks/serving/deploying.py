@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError, TimedOut
 from sliceworks.kube.well_known import CONFIG_MAP, NAMESPACE
-from sliceworks.serving import cluster, front
+from sliceworks.serving import cluster, front, naming
 from sliceworks.serving import record as records
 from sliceworks.serving.compile import manifests
-from sliceworks.serving.naming import COMPONENT
 from sliceworks.serving.versions import GATEWAY
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ _ADDONS = {
 }
 
 
-class Deployment:
+class Rollout:
     """One service on its way into a namespace."""
 
     def __init__(self, client: Client, service: ModelService, document: Mapping[str, Any], namespace: str) -> None:
@@ -71,7 +70,7 @@ class Deployment:
         """Apply everything in order. A Job waits for the servers before it, and what comes after waits for the Job."""
         ends = clock.loop_time() + timeout
         # 1. The record first: it owns the rest, and names also what may have to go.
-        record = await self._write_record(self._before.objects if self._before else frozenset())
+        record = await self._write_record(self._recorded())
         owners = [each.owner for each in self._sharing()]
         # 2. The objects.
         for each in self._objects:
@@ -86,15 +85,15 @@ class Deployment:
             if each["kind"] == "Job":
                 await self._until_ready(record, tell, ends)
         # 3. What is no longer part of it.
-        await self._prune(record)
-        return await self._write_record(frozenset())
+        await self._prune()
+        return await self._write_record()
 
     async def follow(self, record: Record, tell: Callable[[str], None], timeout: float) -> None:
         """Wait until everything is ready."""
         await self._until_ready(record, tell, clock.loop_time() + timeout)
 
     def _stays(self, obj: Object) -> bool:
-        return obj["kind"] == "Deployment" and obj["metadata"]["labels"].get(COMPONENT) in self.untouched
+        return obj["kind"] == "Deployment" and obj["metadata"]["labels"].get(naming.COMPONENT) in self.untouched
 
     def _sharing(self) -> list[Record]:
         wanted = self.service.spec.gateway
@@ -119,20 +118,20 @@ class Deployment:
             obj, self.namespace, field_manager=manager, force=True, dry_run=dry, field_validation="Strict"
         )
 
-    async def _write_record(self, more: frozenset[Reference]) -> Record:
-        written = records.write(self.service, self.document, self._objects)
-        if more:
-            listed = {records.Reference(*line.split()) for line in written["data"]["objects"].splitlines()} | more
-            written["data"]["objects"] = "".join(f"{' '.join(each)}\n" for each in sorted(listed))
-        return records.read(await self._apply(written))
+    def _recorded(self) -> frozenset[Reference]:
+        return self._before.objects if self._before else frozenset()
 
-    async def _prune(self, record: Record) -> None:
-        gone = (self._before.objects if self._before else frozenset()) - {records.reference(each) for each in self._objects}
+    async def _write_record(self, more: frozenset[Reference] = frozenset()) -> Record:
+        objects = {records.reference(each) for each in self._objects} | more
+        return records.read(await self._apply(records.write(self.service, self.document, objects)))
+
+    async def _prune(self) -> None:
+        gone = self._recorded() - {records.reference(each) for each in self._objects}
         old = self._before.service.spec.gateway if self._before else None
         new = self.service.spec.gateway
         if old and (new is None or new.name != old.name):
             staying = cluster.neighbours(self.name, old.name, self._known)
-            await share(self.client, self.namespace, staying)
+            await _share(self.client, self.namespace, staying)
             if staying:
                 gone -= {records.reference(each) for each in front.manifests([each.service for each in staying])}
         for each in gone:
@@ -157,7 +156,7 @@ class Deployment:
             await clock.sleep(_EVERY)
 
 
-async def share(client: Client, namespace: str, staying: Sequence[Record]) -> None:
+async def _share(client: Client, namespace: str, staying: Sequence[Record]) -> None:
     """A gateway that others go on to share, without the one that leaves."""
     for each in front.manifests([record.service for record in staying]) if staying else ():
         each["metadata"]["ownerReferences"] = [record.owner for record in staying]
@@ -174,15 +173,13 @@ async def delete(client: Client, record: Record, namespace: str, timeout: float)
     spec, name = record.service.spec, record.service.metadata.name
     # 1. Others keep the gateway.
     if spec.gateway:
-        await share(client, namespace, cluster.neighbours(name, spec.gateway.name, await cluster.all_records(client, namespace)))
+        await _share(client, namespace, cluster.neighbours(name, spec.gateway.name, await cluster.all_records(client, namespace)))
     # 2. The record goes when everything that it owns has gone.
     await client.delete(CONFIG_MAP, records.record_name(name), namespace, propagation_policy="Foreground")
     ends = clock.loop_time() + timeout
     while await _is_there(client, records.record_name(name), namespace):
         if clock.loop_time() >= ends:
-            raise TimedOut(
-                f"{name} is still going away", hint=f"kubectl get all -n {namespace} -l sliceworks.dev/model-service={name}"
-            )
+            raise TimedOut(f"{name} is still going away", hint=f"kubectl get all -n {namespace} -l {naming.SERVICE}={name}")
         await clock.sleep(_EVERY)
 
 

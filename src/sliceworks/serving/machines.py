@@ -64,8 +64,7 @@ def machines(accelerator: Accelerator) -> Machines:
 def resources(spec: ModelServiceSpec, found: Machines | None) -> Object:
     """All chips of a host, and most of its CPU and memory; a server without accelerator has what the document says."""
     if found is None:
-        memory = spec.memory or "2Gi"
-        return {"requests": {"cpu": spec.cpu or "1", "memory": memory}, "limits": {"memory": memory}}
+        return small(spec.cpu or "1", spec.memory or "2Gi")
     left = found.shape.machine.allocatable()
     cpu = spec.cpu or str(max(int(quantity.parse(left["cpu"]) * _SHARE), 1))
     memory = spec.memory or f"{int(quantity.parse(left['memory']) * _SHARE) // 2**30}Gi"
@@ -74,5 +73,5 @@ def resources(spec: ModelServiceSpec, found: Machines | None) -> Object:
 
 
 def small(cpu: str, memory: str) -> Object:
-    """What a helper asks for."""
+    """What a container without accelerator asks for."""
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.base.errors import SliceworksError
+from sliceworks.kube.selectors import from_labels
 from sliceworks.kube.well_known import DEPLOYMENT, JOB, POD
-from sliceworks.serving import cluster, naming, reaching, sax_jobs, saxml, triton
-from sliceworks.serving.deploying import Deployment
+from sliceworks.serving import cluster, naming, reaching, sax_jobs, saxml, triton, versions
+from sliceworks.serving.deploying import Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,22 +39,22 @@ async def publish(
     service, document = wanted
     verb, model = change
     place, spec = record.namespace, record.service.spec
-    deployment = Deployment(client, service, document, place)
+    rollout = Rollout(client, service, document, place)
     if spec.triton:
         # Servers are told one by one, and are not rolled for it.
-        deployment.untouched = frozenset({naming.SERVER})
-    await deployment.prepare()
+        rollout.untouched = frozenset({naming.SERVER})
+    await rollout.prepare()
     if spec.saxml and verb == "unload":
         await _unpublish(client, record, model)
     same = document == record.document
-    after = await deployment.apply(tell, timeout)
+    after = await rollout.apply(tell, timeout)
     if spec.triton:
         await _tell_or_undo(client, record, verb, model, tell=tell)
     elif service.spec.saxml and verb == "load" and (same or not service.spec.saxml.publish):
         await _again(client, after, model)
     elif same:
         await _roll(client, record)
-    await deployment.follow(after, tell, timeout)
+    await rollout.follow(after, tell, timeout)
     told = []
     if spec.gateway and not same:
         told.append("The gateway takes its changed document within a minute or so.")
@@ -66,7 +68,7 @@ async def _tell_or_undo(client: Client, record: Record, verb: str, model: str, *
     try:
         await tell_triton(client, record, verb, model)
     except SliceworksError:
-        before = Deployment(client, record.service, record.document, record.namespace)
+        before = Rollout(client, record.service, record.document, record.namespace)
         before.untouched = frozenset({naming.SERVER})
         await before.prepare()
         await before.apply(tell, _UNDOING)
@@ -75,7 +77,7 @@ async def _tell_or_undo(client: Client, record: Record, verb: str, model: str, *
 
 async def tell_triton(client: Client, record: Record, verb: str, model: str) -> None:
     """Every ready server loads or unloads a model; the first that cannot says why."""
-    labels = ",".join(f"{key}={value}" for key, value in naming.selector(record.service, naming.SERVER).items())
+    labels = from_labels(naming.selector(record.service, naming.SERVER))
     pods = [each for each in (await client.list_all(POD, record.namespace, labels=labels)).items if cluster.is_ready(each)]
     if not pods:
         raise SliceworksError(f"no server of {record.service.metadata.name} is ready", hint="sliceworks models show tells why")
@@ -86,14 +88,11 @@ async def tell_triton(client: Client, record: Record, verb: str, model: str) -> 
 
 async def _roll(client: Client, record: Record) -> None:
     """Servers are replaced one at a time, and read their model anew."""
+    servers = {version.name for version in versions.versions(record.service)}
     for each in record.objects:
-        if each.kind == "Deployment" and _is_server(record, each.name):
+        if each.kind == "Deployment" and each.name in servers:
             note = {"spec": {"template": {"metadata": {"annotations": {_RESTARTED: clock.timestamp()}}}}}
             await client.patch(DEPLOYMENT, each.name, note, record.namespace)
-
-
-def _is_server(record: Record, name: str) -> bool:
-    return name in (record.service.metadata.name, f"{record.service.metadata.name}-canary")
 
 
 async def _unpublish(client: Client, record: Record, model: str) -> None:
@@ -119,11 +118,9 @@ async def _once(client: Client, record: Record, job: Object) -> None:
     name = made["metadata"]["name"]
     while True:
         found = await client.get(JOB, name, record.namespace)
-        true = {each["type"]: each for each in (found.get("status") or {}).get("conditions") or () if each["status"] == "True"}
-        if "Complete" in true:
+        if is_true(found, "Complete"):
             return
-        if "Failed" in true:
-            raise SliceworksError(
-                f"Sax refused: job/{name} failed: {true['Failed'].get('message', '')}", hint=f"kubectl logs job/{name}"
-            )
+        if is_true(found, "Failed"):
+            said = condition(found, "Failed").get("message", "")
+            raise SliceworksError(f"Sax refused: job/{name} failed: {said}", hint=f"kubectl logs job/{name}")
         await clock.sleep(1)

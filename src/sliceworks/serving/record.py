@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 LABEL = "sliceworks.dev/record"
 KIND = "model-service"
+SELECTOR = f"{LABEL}={KIND}"
 _DOCUMENT, _OBJECTS = "document.yaml", "objects"
 
 
@@ -61,12 +62,11 @@ def reference(obj: Object) -> Reference:
     return Reference(obj["apiVersion"], obj["kind"], obj["metadata"]["name"])
 
 
-def write(service: ModelService, document: Mapping[str, Any], objects: Iterable[Object]) -> Object:
+def write(service: ModelService, document: Mapping[str, Any], objects: Iterable[Reference]) -> Object:
     """The ConfigMap."""
     metadata = naming.metadata(service, record_name(service.metadata.name), "record")
     metadata["labels"][LABEL] = KIND
-    listed = sorted({reference(each) for each in objects})
-    lines = "".join(f"{each.api_version} {each.kind} {each.name}\n" for each in listed)
+    lines = "".join(f"{each.api_version} {each.kind} {each.name}\n" for each in sorted(set(objects)))
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

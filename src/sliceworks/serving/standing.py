@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import is_true
 from sliceworks.serving import naming
 from sliceworks.serving.record import reference
 from sliceworks.serving.versions import GATEWAY
@@ -43,7 +44,7 @@ class Standing:
     """All of a service's workloads, with those of its gateway."""
 
     parts: tuple[Part, ...]
-    missing: tuple[str, ...] = field(default=())
+    missing: tuple[str, ...] = ()
 
     @property
     def servers(self) -> list[Part]:
@@ -80,8 +81,7 @@ def _part(obj: Object) -> Part:
     name, labels = obj["metadata"]["name"], obj["metadata"].get("labels") or {}
     component = labels.get(naming.COMPONENT, "")
     if kind == "Job":
-        true = {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
-        return Part(kind, name, component, int("Complete" in true), 1, failed="Failed" in true)
+        return Part(kind, name, component, int(is_true(obj, "Complete")), 1, failed=is_true(obj, "Failed"))
     wanted = spec.get("replicas", 1)
     # Right after a change the numbers still tell of what was before.
     current = status.get("observedGeneration", 0) >= obj["metadata"].get("generation", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.catalog import labels
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def _pod(pod: Object, events: list[Object]) -> Iterator[Cause]:
     status, name = pod.get("status") or {}, f"pod/{pod['metadata']['name']}"
     if pod["metadata"].get("deletionTimestamp") or status.get("phase") == "Succeeded":
         return
-    conditions = {each["type"]: each for each in status.get("conditions") or ()}
-    placed = conditions.get("PodScheduled", {})
+    placed = condition(pod, "PodScheduled")
     if placed.get("status") == "False":
         yield Cause(name, f"no node takes it: {placed.get('message', '')}", _placing(pod))
         return
@@ -51,7 +51,7 @@ def _pod(pod: Object, events: list[Object]) -> Iterator[Cause]:
     causes = [cause for each in containers if (cause := _container(name, each)) is not None]
     if status.get("reason"):
         causes.append(Cause(name, f"{status['reason']}: {status.get('message', '')}"))
-    if not causes and conditions.get("Ready", {}).get("status") == "False":
+    if not causes and condition(pod, "Ready").get("status") == "False":
         causes = [_not_ready(pod, name, containers, events)]
     yield from causes
 
@@ -103,10 +103,9 @@ def _placing(pod: Object) -> str:
 
 def _jobs(jobs: Iterable[Object]) -> Iterator[Cause]:
     for job in jobs:
-        for each in (job.get("status") or {}).get("conditions") or ():
-            if each["type"] == "Failed" and each["status"] == "True":
-                name = f"job/{job['metadata']['name']}"
-                yield Cause(name, f"it failed: {each.get('message') or each.get('reason', '')}", f"kubectl logs {name}")
+        if is_true(job, "Failed"):
+            name, failed = f"job/{job['metadata']['name']}", condition(job, "Failed")
+            yield Cause(name, f"it failed: {failed.get('message') or failed.get('reason', '')}", f"kubectl logs {name}")
 
 
 def _refusals(events: list[Object]) -> Iterator[Cause]:

@@ -21,7 +21,7 @@ from sliceworks.kube.well_known import (
     SERVICE_ACCOUNT,
 )
 from sliceworks.serving import cluster as seen
-from sliceworks.serving.deploying import Deployment, delete
+from sliceworks.serving.deploying import Rollout, delete
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -56,7 +56,7 @@ KINDS = (
 async def deploy(client: Client, ns: str, name: str, gateway: str = GATEWAY) -> None:
     service = read(TEXT.format(name=name) + gateway)
     document = service.model_dump(by_alias=True, mode="json", exclude_unset=True)
-    made = Deployment(client, service, document, ns)
+    made = Rollout(client, service, document, ns)
     await made.prepare(make_namespace=False)
     await made.apply(lambda _: None, 30)
 

@@ -20,6 +20,7 @@ from sliceworks.infra.cluster.steps import Answers, Available, Holds, Served, Wa
 from sliceworks.infra.troubles import AGAIN
 from sliceworks.kube.backoff import NEVER
 from sliceworks.kube.resources import GVK, parse_api_version
+from sliceworks.kube.selectors import from_labels
 from sliceworks.kube.well_known import DEPLOYMENT, POD, STATEFUL_SET
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ async def _unavailable(client: Client, wait: Available) -> str:
 
 async def _obstacle(client: Client, workload: Object) -> str:
     """What keeps the first of its pods that is not ready."""
-    labels = ",".join(f"{key}={value}" for key, value in (workload["spec"]["selector"].get("matchLabels") or {}).items())
+    labels = from_labels(workload["spec"]["selector"].get("matchLabels") or {})
     for pod in (await client.list(POD, workload["metadata"]["namespace"], labels=labels, limit=20)).items:
         for container in (pod.get("status") or {}).get("containerStatuses") or ():
             waiting = (container.get("state") or {}).get("waiting")

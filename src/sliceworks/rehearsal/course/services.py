@@ -8,7 +8,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import NotFound
 from sliceworks.kube.resources import key_of
 from sliceworks.serving.checks import checked
-from sliceworks.serving.deploying import Deployment, delete
+from sliceworks.serving.deploying import Rollout, delete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,10 +25,10 @@ async def deploy(client: Client, written: Iterable[Document], tell: Callable[[st
     """Deploy services one after the other, and wait until each is ready."""
     for document in written:
         service = checked(document)
-        deployment = Deployment(client, service, document.data, service.metadata.namespace or _DEFAULT)
-        await deployment.prepare()
-        record = await deployment.apply(tell, _PATIENCE)
-        await deployment.follow(record, tell, _PATIENCE)
+        rollout = Rollout(client, service, document.data, service.metadata.namespace or _DEFAULT)
+        await rollout.prepare()
+        record = await rollout.apply(tell, _PATIENCE)
+        await rollout.follow(record, tell, _PATIENCE)
 
 
 async def withdraw(client: Client, program: Program, tell: Callable[[str], None]) -> None:
