@@ -86,7 +86,18 @@ def test_a_model_is_deployed_called_and_deleted(home: Path, tmp_path: Path, caps
     assert run("invoke", "chat", "hello", "--url", "http://127.0.0.1:9") == 1
     assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
     assert run("invoke", "chat") == 2
-    assert "give a prompt, --image or --data, one of them" in capsys.readouterr().err
+    assert "give a prompt, --image or --data" in capsys.readouterr().err
+    picture = tmp_path / "picture.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n")
+    assert run("invoke", "chat", "a b", "--image", str(picture), "--image", str(picture), "--max-tokens", "2") == 0
+    assert capsys.readouterr().out.split() == ["a", "b"]
+    assert run("invoke", "chat", "--data", str(picture)) == 2
+    assert "--data is for Triton, chat runs on vllm" in capsys.readouterr().err
+    for wrong, told in (("", "the prompt is empty"), ("\udcff", "the prompt is no text")):
+        assert run("invoke", "chat", wrong) == 2
+        assert told in capsys.readouterr().err
+    assert run("invoke", "chat", "x", "--url", "nowhere") == 2
+    assert "'nowhere' is no address" in capsys.readouterr().err
     assert run("publish", "chat", "other", "--class", "A") == 2
     assert "vllm takes no --class" in capsys.readouterr().err
     assert run("delete", "chat", "-y") == 0

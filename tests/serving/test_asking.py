@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,24 @@ def test_every_engine_is_asked_in_its_own_words(engine: str, path: str, field: s
     body = orjson.loads(question.body)
     assert field in body
     assert "7" in question.body.decode()
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [(b"\x89PNG\r\n\x1a\nx", "png"), (b"\xff\xd8\xff\xe0", "jpeg"), (b"GIF89a", "gif"), (b"RIFF\0\0\0\0WEBPVP8 ", "webp")],
+)
+def test_a_model_that_talks_is_shown_the_file_as_it_is(tmp_path: Path, data: bytes, kind: str) -> None:
+    (tmp_path / "picture").write_bytes(data)
+    url = pictures.as_url(tmp_path / "picture")
+    assert url == f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    (message,) = orjson.loads(asking.text("vllm", "m", "What?", Wishes(), [url]).body)["messages"]
+    assert message["content"] == [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "What?"}]
+
+
+def test_a_file_that_is_no_picture_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("RIFF of words")
+    with pytest.raises(SliceworksError, match="is no picture"):
+        pictures.as_url(tmp_path / "notes.txt")
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from sliceworks.serving.record import Record
 
 Object = dict[str, Any]
+_WHAT = "What is in this picture?"
 
 
 @click.command()
 @click.argument("name")
 @click.argument("prompt", required=False)
 @click.option("--model", metavar="NAME", help="Which of its models, where it serves several.")
-@click.option("--image", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A picture for a vision model.")
+@click.option(
+    "--image", "images", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A picture for a vision model; vLLM: beside a prompt, and several of them.",
+)  # fmt: skip
 @click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Triton: a request's body as JSON.")
 @click.option(
     "--scaling", type=click.Choice(["inception", "vgg", "none"]), default="inception", show_default=True, help="Of colours."
@@ -40,8 +44,11 @@ def invoke(*, name: str, prompt: str | None, namespace: str, **given: Any) -> in
     """Ask a model through its gateway: with a prompt (- for what is piped in), a picture, or tensors."""
     from sliceworks.cli import connections
 
-    if sum(each is not None for each in (prompt, given["image"], given["data"])) != 1:
-        raise UsageError("give a prompt, --image or --data, one of them")
+    if (prompt is not None or bool(given["images"])) == (given["data"] is not None):
+        raise UsageError("give a prompt, --image or --data")
+    if given["url"] and not given["url"].startswith(("http://", "https://")):
+        raise UsageError(f"{given['url']!r} is no address", hint="such as https://models.example.com")
+    prompt = _said(prompt) if prompt is not None else None
     at = {key: given.pop(key) for key in ("kubeconfig", "context", "twin")}
 
     async def main() -> None:
@@ -67,23 +74,44 @@ async def _way(client: Client, record: Record, url: str | None) -> Way:
 
 
 async def _ask(way: Way, record: Record, prompt: str | None, given: Object) -> None:
-    from sliceworks.serving import asking
+    from sliceworks.serving import asking, pictures
 
     engine, model = record.service.spec.engine, _model(record, given["model"])
     # A gateway speaks OpenAI's protocol for every engine.
     protocol = "vllm" if record.service.spec.gateway else engine
     key = {"x-api-key": given["key"]} if given["key"] else {}
-    if given["image"] or given["data"]:
-        if engine != "triton":
-            raise UsageError(f"--image and --data are for Triton, {record.service.metadata.name} runs on {engine}")
-        await (_see if given["image"] else _infer)(way, model, key, given)
+    if given["data"] or (given["images"] and engine == "triton"):
+        _check_tensors(record, prompt, given)
+        await (_infer if given["data"] else _see)(way, model, key, given)
         return
-    assert prompt is not None
+    if given["images"] and engine != "vllm":
+        raise UsageError(f"--image is for Triton and vLLM, {record.service.metadata.name} runs on {engine}")
     wishes = asking.Wishes(given["max_tokens"], given["temperature"])
-    question = asking.text(protocol, model, sys.stdin.read() if prompt == "-" else prompt, wishes)
+    shown = [pictures.as_url(each) for each in given["images"]]
+    question = asking.text(protocol, model, prompt or _WHAT, wishes, shown)
     async for piece in question.read(way.pieces("POST", question.path, question.body, {**question.headers, **key})):
         click.echo(piece, nl=False)
     click.echo()
+
+
+def _said(prompt: str) -> str:
+    """The prompt itself, or what is piped in."""
+    raw = sys.stdin.buffer.read() if prompt == "-" else prompt.encode(errors="surrogateescape")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError("the prompt is no text", hint=f"it must be UTF-8; byte {error.start} is not") from error
+    if not text.strip():
+        raise UsageError("the prompt is empty")
+    return text
+
+
+def _check_tensors(record: Record, prompt: str | None, given: Object) -> None:
+    """What a model of tensors can be asked."""
+    if record.service.spec.engine != "triton":
+        raise UsageError(f"--data is for Triton, {record.service.metadata.name} runs on {record.service.spec.engine}")
+    if prompt is not None or len(given["images"]) > 1:
+        raise UsageError("Triton is asked about one picture, without a prompt")
 
 
 def _model(record: Record, wanted: str | None) -> str:
@@ -108,7 +136,7 @@ async def _see(way: Way, model: str, key: dict[str, str], given: Object) -> None
     from sliceworks.serving import asking, pictures, reaching
 
     described = orjson.loads(await reaching.whole(way, "GET", f"/v2/models/{quote(model, safe='')}", headers=key))
-    question = asking.tensors(model, pictures.question(described, given["image"], given["scaling"], given["top"]))
+    question = asking.tensors(model, pictures.question(described, given["images"][0], given["scaling"], given["top"]))
     answer = orjson.loads(await reaching.whole(way, "POST", question.path, question.body, {**question.headers, **key}))
     rows = [(f"{score:.4f}", number, label) for score, number, label in pictures.classes(answer)]
     click.echo(tables.render(("score", "class", "label"), rows), nl=False)

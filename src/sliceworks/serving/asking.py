@@ -13,7 +13,7 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.base.object_stream import Objects
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 Object = dict[str, Any]
 _JSON = {"content-type": "application/json", "accept": "*/*"}
@@ -37,11 +37,11 @@ class Wishes:
     temperature: float | None = None
 
 
-def text(engine: str, model: str, prompt: str, wishes: Wishes) -> Question:
-    """A prompt for a language model."""
+def text(engine: str, model: str, prompt: str, wishes: Wishes, pictures: Sequence[str] = ()) -> Question:
+    """A prompt for a language model. `pictures` are their addresses, for OpenAI's protocol alone."""
     heat = {} if wishes.temperature is None else {"temperature": wishes.temperature}
     if engine == "vllm":
-        messages = [{"role": "user", "content": prompt}]
+        messages = [{"role": "user", "content": _content(prompt, pictures)}]
         body: Object = {"model": model, "messages": messages, "max_tokens": wishes.max_tokens, "stream": True, **heat}
         return Question("/v1/chat/completions", orjson.dumps(body), _chat)
     if engine == "jetstream":
@@ -53,6 +53,13 @@ def text(engine: str, model: str, prompt: str, wishes: Wishes) -> Question:
         return Question("/generate", orjson.dumps(body), _sax)
     body = {"text_input": prompt, "max_tokens": wishes.max_tokens, "stream": True, **heat}
     return Question(f"/v2/models/{quote(model, safe='')}/generate_stream", orjson.dumps(body), _triton)
+
+
+def _content(prompt: str, pictures: Sequence[str]) -> str | list[Object]:
+    if not pictures:
+        return prompt
+    shown = [{"type": "image_url", "image_url": {"url": each}} for each in pictures]
+    return [*shown, {"type": "text", "text": prompt}]
 
 
 def tensors(model: str, body: Object) -> Question:

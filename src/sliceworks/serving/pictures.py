@@ -1,10 +1,12 @@
-"""Pictures for vision models of Triton: from a file to the tensor that the model's own description asks for, and back to labels.
+"""Pictures for vision models: for those of Triton the tensor that the model's own description asks for, and labels in the answer;
+for those that talk the file as it is, within an address.
 
-Only Pillow is needed, and only here: the extra `vision`.
+Only Pillow is needed, only here and for Triton: the extra `vision`.
 """
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import extras
@@ -23,7 +25,22 @@ SCALINGS: dict[str, Callable[[float, int], float]] = {
     "vgg": lambda value, colour: value - _MEANS[colour],
 }
 """What becomes of a byte of a colour."""
+_KINDS: dict[str, Callable[[bytes], bool]] = {
+    "png": lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"),
+    "jpeg": lambda data: data.startswith(b"\xff\xd8\xff"),
+    "gif": lambda data: data.startswith((b"GIF87a", b"GIF89a")),
+    "webp": lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP",
+}
 _FLOATS = ("FP32", "FP16", "FP64")
+
+
+def as_url(file: Path) -> str:
+    """A picture as an address that holds it."""
+    data = file.read_bytes()
+    kind = next((kind for kind, matches in _KINDS.items() if matches(data)), None)
+    if kind is None:
+        raise SliceworksError(f"{file} is no picture", hint=f"give one of {', '.join(each.upper() for each in _KINDS)}")
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def question(description: Object, file: Path, scaling: str, top: int) -> Object:
