@@ -14,7 +14,7 @@ from sliceworks.base.http.server import Application
 from sliceworks.serving.gateway import shapes
 from sliceworks.serving.gateway.keys import digest_of, sent_key
 from sliceworks.serving.gateway.publishing import PUBLISHING, publishing
-from sliceworks.serving.gateway.refusals import no_key, no_route, wrong_method
+from sliceworks.serving.gateway.refusals import draining, no_key, no_route, wrong_method
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ class Admin(Application):
             program.application.draining = True
             reply.send(202, [JSON], b'{"draining":true}')
         elif path == "/readyz" and not program.application.ready():
-            raise Refusal(503, "draining", "this gateway is ending", retry_after=1)
+            raise draining()
         else:
             reply.send(200, [])
 

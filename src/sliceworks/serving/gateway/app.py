@@ -8,7 +8,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Protocol, cast
 
-from sliceworks.base.http.refusals import Refusal
+from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.base.http.server import Application as HttpApplication
 from sliceworks.serving.gateway import shapes, usage
 from sliceworks.serving.gateway.measures import PROVIDER, Measures
@@ -123,7 +123,7 @@ class Application(HttpApplication):
     def model(self, name: str | None, caller: Caller) -> Served:
         """The model that is asked for. One that a caller may not use looks like one that is not there."""
         if not name:
-            raise Refusal(400, "invalid_request", "say which model: the field model is missing", param="model")
+            raise malformed("say which model: the field model is missing", param="model")
         served = self.state.find(name)
         if served is None or not caller.may(served.name):
             raise unknown_model(name)

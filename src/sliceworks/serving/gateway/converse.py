@@ -9,39 +9,34 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.base.http.messages import EVENTS, JSON
 from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving.gateway import talking
-from sliceworks.serving.gateway.calls import Call
 from sliceworks.serving.gateway.forms import DONE, Form, why_ended
 from sliceworks.serving.gateway.http.exchange import Broken, Late
 from sliceworks.serving.gateway.peek import parse, tokens_asked
 from sliceworks.serving.gateway.refusals import broken_backend, slow_backend, too_many_tokens
 from sliceworks.serving.gateway.relay import Interrupted
 from sliceworks.serving.gateway.stops import Stops, stops_of
+from sliceworks.serving.gateway.usage import guess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from sliceworks.base.http.messages import Request
-    from sliceworks.base.http.reply import Reply
     from sliceworks.serving.gateway.app import Application
-    from sliceworks.serving.gateway.calls import Served
-    from sliceworks.serving.gateway.keys import Caller
+    from sliceworks.serving.gateway.calls import Call
     from sliceworks.serving.gateway.servers import Server
 
 _UNKNOWN = ("tools", "functions", "logprobs", "top_logprobs", "echo", "suffix")
-_OPERATIONS = {"/v1/chat/completions": "chat", "/v1/completions": "text_completion"}
 
 
-async def converse(application: Application, request: Request, reply: Reply, caller: Caller, served: Served) -> None:
+async def converse(application: Application, call: Call) -> None:
     """Answer a chat or a completion with the text of a model's server."""
-    operation = _OPERATIONS.get(request.path)
-    if operation is None:
-        raise Refusal(400, "wrong_protocol", f"the model {served.name!r} has no {request.path}")
-    data = parse(request.body)
+    served = call.served
+    if call.operation not in ("chat", "text_completion"):
+        raise Refusal(400, "wrong_protocol", f"the model {served.name!r} has no {call.path}")
+    data = parse(call.body)
     asked = tokens_asked(data)
     _check(data, asked)
     if served.max_tokens is not None and (asked or 0) > served.max_tokens:
         raise too_many_tokens(asked or 0, served.max_tokens)
-    call = Call(request, reply, caller, served, operation, request.path, request.body)
     talk = _Talk(application, call, {**data, "max_tokens": asked})
     await application.carry(call, talk.answer)
 
@@ -155,7 +150,7 @@ class _Talk:
                 self._send(form.piece(piece))
             said.append(piece)
             piece = await anext(pieces, None)
-        usage = {"prompt_tokens": max(1, len(self._prompt.encode()) // 4), "completion_tokens": self._heard}
+        usage = {"prompt_tokens": max(1, guess(self._prompt.encode())), "completion_tokens": self._heard}
         usage["total_tokens"] = sum(usage.values())
         call.told = (usage["prompt_tokens"], usage["completion_tokens"])
         why = "stop" if self._stops.met else why_ended(self._heard, self._most)

@@ -24,7 +24,7 @@ def watch(application: Application) -> None:
     def running(served: Served) -> float:
         return sum(server.outstanding for server in served.group.servers)
 
-    add = application.measures.watch
+    add = application.measures.registry.gauges
     add("vllm:num_requests_running", "Requests that servers are at work on.", "model_name", models(running))
     add("vllm:num_requests_waiting", "Requests that wait for a server.", "model_name", models(lambda served: served.group.waiting))
     add("sliceworks_gateway_backend_up", "Whether a server is well.", "backend", servers(lambda server: server.well))

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sliceworks.base.metrics import Registry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 OVERHEAD = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
 SECONDS = tuple(0.01 * 2**step for step in range(14))
@@ -66,10 +61,6 @@ class Measures:
         self.prompt_tokens = registry.counter("vllm:prompt_tokens_total", "As vLLM.", "model_name")
         self.answer_tokens = registry.counter("vllm:generation_tokens_total", "As vLLM.", "model_name")
         self.success = registry.counter("vllm:request_success_total", "As vLLM.", "model_name")
-
-    def watch(self, name: str, about: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
-        """A number for each value of a label, asked for when it is read."""
-        self.registry.gauges(name, about, label, read)
 
     def used(self, operation: str, model: str, key: str, prompt: int, answer: int) -> None:
         """So many tokens went in and out."""

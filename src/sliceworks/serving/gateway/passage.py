@@ -14,7 +14,7 @@ import grpc.aio
 
 import sliceworks
 from sliceworks.base.http.refusals import Refusal, malformed
-from sliceworks.serving.gateway import wire
+from sliceworks.serving.gateway import usage, wire
 from sliceworks.serving.gateway.faces.inference import entry
 from sliceworks.serving.gateway.refusals import no_backend, too_many_tokens, unknown_model
 from sliceworks.serving.gateway.resending import Messages
@@ -117,7 +117,7 @@ class Passage(grpc.GenericRpcHandler):
         served = self._model(service, metadata, first, caller)
         if method == _DECODE and served.max_tokens is not None:
             first = _limited(first, served.max_tokens)
-        guess = len(first) // 4
+        guess = usage.guess(first)
         for quota in (caller.quota, served.quota):
             quota.check(guess)
         for quota in (caller.quota, served.quota):

@@ -37,6 +37,11 @@ def too_many_tokens(asked: int, most: int) -> Refusal:
     return Refusal(400, "too_many_tokens", f"max_tokens is at most {most} here, asked for {asked}", param="max_tokens")
 
 
+def draining() -> Refusal:
+    """The gateway is about to end."""
+    return Refusal(503, "draining", "this gateway is ending", retry_after=1)
+
+
 def no_backend(model: str) -> Refusal:
     """No server of this model is well."""
     return Refusal(503, "no_backend", f"no server of the model {model!r} is well just now", retry_after=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.http.refusals import Refusal
+from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving import asking
 from sliceworks.serving.gateway.http.exchange import FIRST, Exchange
 from sliceworks.serving.gateway.refusals import broken_backend
@@ -26,11 +26,11 @@ def prompt_of(data: dict[str, Any], *, chat: bool) -> str:
     if not chat:
         prompt = data.get("prompt", "")
         if isinstance(prompt, list) and len(prompt) != 1:
-            raise Refusal(400, "invalid_request", "this model's server takes one prompt at a time, as text", param="prompt")
+            raise malformed("this model's server takes one prompt at a time, as text", param="prompt")
         return text_of(prompt)
     messages = data.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
-        raise Refusal(400, "invalid_request", "messages must be a list of messages", param="messages")
+        raise malformed("messages must be a list of messages", param="messages")
     if len(messages) == 1:
         return text_of(messages[0].get("content"))
     turns = [f"{each.get('role', 'user')}: {text_of(each.get('content'))}" for each in messages]
@@ -43,7 +43,7 @@ def text_of(content: Any) -> str:
         return content
     if isinstance(content, list) and all(isinstance(part, str) or (isinstance(part, dict) and "text" in part) for part in content):
         return "".join(part if isinstance(part, str) else str(part["text"]) for part in content)
-    raise Refusal(400, "invalid_request", "this model takes text alone")
+    raise malformed("this model takes text alone")
 
 
 def sax_options(data: dict[str, Any], steps: int | None) -> dict[str, float]:

@@ -71,6 +71,10 @@ class Engine:
         self.wheel = Wheel()
         self._chance = random.Random(settings.seed)
 
+    def serves(self, model: str) -> bool:
+        """Whether it answers for a model of this name."""
+        return model in self.settings.models or "*" in self.settings.models
+
     def arrive(self, route: str, model: str, prompt: str, size: int) -> Record:
         """A request has come; raises the Refusal of one that is to fail."""
         self.received += 1

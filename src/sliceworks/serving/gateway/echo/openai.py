@@ -102,7 +102,7 @@ def _asked(engine: Engine, request: Request) -> dict[str, Any]:
     model = data.get("model")
     if not isinstance(model, str) or not model:
         raise malformed("the field model is missing", param="model")
-    if model not in engine.settings.models and "*" not in engine.settings.models:
+    if not engine.serves(model):
         raise unknown_model(model)
     return data
 

@@ -43,7 +43,7 @@ async def model(engine: Engine, request: Request, reply: Reply) -> None:
     ):
         raise no_route(request.method, request.path)
     name = unquote(match["model"])
-    if name not in engine.settings.models and "*" not in engine.settings.models:
+    if not engine.serves(name):
         raise unknown_model(name)
     if rest in _POSTS:
         await _POSTS[rest](engine, request, reply, name)

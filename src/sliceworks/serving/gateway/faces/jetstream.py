@@ -38,7 +38,7 @@ class JetStream:
         self._application = application
 
     def routes(self) -> Mapping[str, str]:
-        """Text, and how JetStream does."""
+        """Text alone."""
         return {"/v1/generate": "POST"}
 
     async def answer(self, request: Request, reply: Reply, caller: Caller) -> None:

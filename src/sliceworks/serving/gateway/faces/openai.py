@@ -58,14 +58,14 @@ class OpenAi:
             return
         found = peek(request.body)
         served = self._application.model(found.model, caller)
+        operation, body = OPERATIONS[request.path], request.body
         if served.model.kind not in KINDS:
-            await converse(self._application, request, reply, caller, served)
+            await converse(self._application, Call(request, reply, caller, served, operation, request.path, body))
             return
-        body = request.body
-        if served.max_tokens is not None and request.path != "/v1/embeddings":
+        if served.max_tokens is not None and operation != "embeddings":
             body = limited(body, served.max_tokens)
             found = peek(body) if body is not request.body else found
-        call = OpenAiCall(request, reply, caller, served, OPERATIONS[request.path], request.path, body, found=found)
+        call = OpenAiCall(request, reply, caller, served, operation, request.path, body, found=found)
         await self._application.carry(call)
 
     def _models(self, request: Request, reply: Reply, caller: Caller) -> None:

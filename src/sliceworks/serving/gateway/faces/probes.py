@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.base.http.refusals import Refusal
 from sliceworks.serving.gateway.app import OPEN
+from sliceworks.serving.gateway.refusals import draining
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,5 +31,5 @@ class Probes:
     async def answer(self, request: Request, reply: Reply, caller: Caller | None) -> None:
         """Yes or no, without a word."""
         if request.path not in _LIVE and not self._application.ready():
-            raise Refusal(503, "draining", "this gateway is ending", retry_after=1)
+            raise draining()
         reply.send(200, [])
