@@ -46,7 +46,7 @@ def against_cluster(compiled: Graph, wanted: Obj, opened: Callable[[], Client]) 
 
     async def ask(client: Client) -> list[Difference]:
         metadata = wanted["metadata"]
-        kinds = _kinds(await _crd(client, compiled.crd["metadata"]["name"]), compiled.crd)
+        kinds = _kinds(await client.find(CUSTOM_RESOURCE_DEFINITION, compiled.crd["metadata"]["name"]), compiled.crd)
         try:
             live = await inspection.find_instance(client, compiled, metadata["name"], metadata.get("namespace") or "")
             instance = {**wanted, "metadata": {**live["metadata"], **metadata}}
@@ -61,13 +61,6 @@ def against_cluster(compiled: Graph, wanted: Obj, opened: Callable[[], Client]) 
 
     found: list[Difference] = with_client(opened, ask)
     return found
-
-
-async def _crd(client: Client, name: str) -> Obj | None:
-    try:
-        return await client.get(CUSTOM_RESOURCE_DEFINITION, name)
-    except NotFound:
-        return None
 
 
 def states(compiled: Graph, name: str, namespace: str, opened: Callable[[], Client]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, Unpack
 
-from sliceworks.base.errors import Expired, Gone
+from sliceworks.base.errors import Expired, Gone, NotFound
 from sliceworks.kube import requests
 from sliceworks.kube.actions import Actions
 from sliceworks.kube.discovery import Discovery
@@ -83,6 +83,13 @@ class Client(Actions):
         """Read one object, or a part of it."""
         place = namespace or self.namespace
         return await self.send(requests.get(resource, name, place, subresource=subresource, resource_version=resource_version))
+
+    async def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
+        """The same, or None where there is no such object."""
+        try:
+            return await self.get(resource, name, namespace)
+        except NotFound:
+            return None
 
     async def create(
         self, obj: Object, namespace: str | None = None, *, resource: Resource | None = None, **options: Unpack[WriteOptions]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sliceworks.base import clock
-from sliceworks.base.errors import AlreadyExists, Conflict, NotFound, SliceworksError
+from sliceworks.base.errors import AlreadyExists, Conflict, SliceworksError
 from sliceworks.kube.backoff import NEVER
 from sliceworks.kube.well_known import LEASE
 
@@ -109,7 +109,7 @@ class LeaderElection:
     async def _try(self) -> bool:
         """Look at the lease and take or renew it if that is allowed; whether it is ours now."""
         try:
-            lease = await self._look()
+            lease = await self._client.find(LEASE, self._name, self._namespace)
             if lease is None:
                 self._observe(await self._client.create(self._fresh(), self._namespace, resource=LEASE))
                 return True
@@ -123,12 +123,6 @@ class LeaderElection:
             log.warning("the lease %s/%s: %s", self._namespace, self._name, error)
             return False
         return True
-
-    async def _look(self) -> Object | None:
-        try:
-            return await self._client.get(LEASE, self._name, self._namespace)
-        except NotFound:
-            return None
 
     def _observe(self, lease: Object) -> None:
         spec = lease.get("spec") or {}

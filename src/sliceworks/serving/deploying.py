@@ -47,13 +47,9 @@ class Rollout:
     async def prepare(self, *, make_namespace: bool = True) -> list[Object]:
         """Everything that will be applied, each taken by the cluster in a dry run. At most a missing namespace is made."""
         # 1. A place to put it.
-        try:
-            await self.client.get(NAMESPACE, self.namespace)
-        except NotFound as error:
+        if await self.client.find(NAMESPACE, self.namespace) is None:
             if not make_namespace:
-                raise SliceworksError(
-                    f"there is no namespace {self.namespace}", hint="a deployment that is no dry run makes it"
-                ) from error
+                raise SliceworksError(f"there is no namespace {self.namespace}", hint="a deployment that is no dry run makes it")
             await self.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
         # 2. Who is there already.
         self._known = await cluster.all_records(self.client, self.namespace)
@@ -177,18 +173,10 @@ async def delete(client: Client, record: Record, namespace: str, timeout: float)
     # 2. The record goes when everything that it owns has gone.
     await client.delete(CONFIG_MAP, records.record_name(name), namespace, propagation_policy="Foreground")
     ends = clock.loop_time() + timeout
-    while await _is_there(client, records.record_name(name), namespace):
+    while await client.find(CONFIG_MAP, records.record_name(name), namespace):
         if clock.loop_time() >= ends:
             raise TimedOut(f"{name} is still going away", hint=f"kubectl get all -n {namespace} -l {naming.SERVICE}={name}")
         await clock.sleep(_EVERY)
-
-
-async def _is_there(client: Client, name: str, namespace: str) -> bool:
-    try:
-        await client.get(CONFIG_MAP, name, namespace)
-    except NotFound:
-        return False
-    return True
 
 
 async def _remove(client: Client, gone: Reference, namespace: str) -> None:

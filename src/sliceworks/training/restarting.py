@@ -77,7 +77,5 @@ async def _try(client: Client, jobset: Object) -> None:
 
 
 async def _there(client: Client, name: str, namespace: str, uid: str) -> bool:
-    try:
-        return bool((await client.get(JOBSET, name, namespace))["metadata"]["uid"] == uid)
-    except NotFound:
-        return False
+    found = await client.find(JOBSET, name, namespace)
+    return found is not None and bool(found["metadata"]["uid"] == uid)

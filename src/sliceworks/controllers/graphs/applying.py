@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from sliceworks.base import clock
-from sliceworks.base.errors import Conflict, NotFound, SliceworksError
+from sliceworks.base.errors import Conflict, SliceworksError
 from sliceworks.controllers.graphs import names, ownership
 from sliceworks.controllers.graphs.records import record_of
 
@@ -128,10 +128,8 @@ class Applier:
 
     async def _look(self, view: View, wanted: Object) -> Record | None:
         metadata = wanted["metadata"]
-        try:
-            return record_of(await self.client.get(view.resource, metadata["name"], metadata.get("namespace")))
-        except NotFound:
-            return None
+        found = await self.client.find(view.resource, metadata["name"], metadata.get("namespace"))
+        return record_of(found) if found is not None else None
 
     async def _apply(self, view: View, wanted: Object, live: Record | None, *, force: bool) -> Object:
         force = force or (live is not None and ownership.is_ours(live, self.set_id))

@@ -24,7 +24,7 @@ class Refused(SliceworksError):
 
 async def ensure(client: Client, wanted: Object, *, allow_breaking: bool) -> Object:
     """Make the cluster's definition this one; returns it once its kind is served."""
-    existing = await _find(client, wanted["metadata"]["name"])
+    existing = await client.find(CUSTOM_RESOURCE_DEFINITION, wanted["metadata"]["name"])
     if existing is None:
         try:
             await client.create(wanted, resource=CUSTOM_RESOURCE_DEFINITION)
@@ -39,7 +39,7 @@ async def ensure(client: Client, wanted: Object, *, allow_breaking: bool) -> Obj
 
 async def remove(client: Client, name: str, definition: str) -> None:
     """Delete a definition if it was generated for this ResourceGraphDefinition."""
-    existing = await _find(client, name)
+    existing = await client.find(CUSTOM_RESOURCE_DEFINITION, name)
     if existing is None or _labels(existing).get(names.DEFINITION_NAME) != definition:
         return
     try:
@@ -84,18 +84,11 @@ def _change(wanted: Object) -> Object:
 async def _established(client: Client, name: str) -> Object:
     deadline = clock.loop_time() + _PATIENCE
     while clock.loop_time() < deadline:
-        found = await _find(client, name)
+        found = await client.find(CUSTOM_RESOURCE_DEFINITION, name)
         if found is not None and is_true(found, "Established"):
             return found
         await clock.sleep(_PAUSE)
     raise TimedOut(f"the definition {name} was not established in {_PATIENCE:g} seconds")
-
-
-async def _find(client: Client, name: str) -> Object | None:
-    try:
-        return await client.get(CUSTOM_RESOURCE_DEFINITION, name)
-    except NotFound:
-        return None
 
 
 def _labels(obj: Object) -> dict[str, str]:

@@ -95,8 +95,6 @@ async def _of(client: Client, node: Node, outcome: Outcome, made: dict[str, list
         wanted = [place for place in places if place not in ours]
     found = list(made.get(node.id, ()))
     for namespace, name in wanted:
-        try:
-            found.append(await client.get(resource, name, namespace or None))
-        except NotFound:
-            continue
+        if (obj := await client.find(resource, name, namespace or None)) is not None:
+            found.append(obj)
     return found

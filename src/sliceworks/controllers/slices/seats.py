@@ -112,9 +112,8 @@ class Seats:
         if node not in self._pools:
             if len(self._pools) > _NODES_KEPT:
                 self._pools.clear()
-            try:
-                found = await self._client.get(NODE, node)
-            except NotFound:
+            found = await self._client.find(NODE, node)
+            if found is None:
                 return ""
             self._pools[node] = (found["metadata"].get("labels") or {}).get(NODE_POOL, "")
         return self._pools[node]

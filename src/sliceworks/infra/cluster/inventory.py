@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base.errors import NotFound, SliceworksError
+from sliceworks.base.errors import SliceworksError
 from sliceworks.infra.cluster.objects import SYSTEM, Identity, namespace, owned, owner
 from sliceworks.kube.well_known import CONFIG_MAP
 
@@ -90,9 +90,8 @@ def name_of(environment: str) -> str:
 
 async def read(client: Client, environment: str) -> Inventory:
     """The inventory of an environment; an empty one where there is none yet."""
-    try:
-        found = await client.get(CONFIG_MAP, name_of(environment), SYSTEM)
-    except NotFound:
+    found = await client.find(CONFIG_MAP, name_of(environment), SYSTEM)
+    if found is None:
         return Inventory(environment)
     data = found.get("data") or {}
     try:

@@ -82,10 +82,7 @@ async def is_gone(client: Client, who: Identity, uid: str = "") -> bool:
 
 async def find(client: Client, resource: Resource, who: Identity) -> Object | None:
     """An object, where it is there."""
-    try:
-        return await client.get(resource, who.name, who.namespace or None)
-    except NotFound:
-        return None
+    return await client.find(resource, who.name, who.namespace or None)
 
 
 async def _give_back(client: Client, resource: Resource, who: Identity) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.errors import NotFound, TimedOut
+from sliceworks.base.errors import TimedOut
 from sliceworks.infra.cluster import pruning
 from sliceworks.infra.cluster.inventory import Entry, name_of
 from sliceworks.infra.cluster.objects import SYSTEM, Identity
@@ -79,10 +79,7 @@ class Remover:
     async def _instances(self, who: Identity, report: Callable[[str], None]) -> None:
         """Everything that users made of one graph."""
         resource = await pruning.resource_of(self.client, who)
-        try:
-            graph = await self.client.get(resource, who.name) if resource else None
-        except NotFound:
-            graph = None
+        graph = await self.client.find(resource, who.name) if resource else None
         if graph is None:
             return
         schema = graph["spec"]["schema"]
@@ -141,11 +138,9 @@ class Remover:
 
     async def _objects_of(self, who: Identity, report: Callable[[str], None]) -> None:
         """What there is of a definition goes while somebody still serves it: finalizers need him."""
-        try:
-            definition = await self.client.get(CUSTOM_RESOURCE_DEFINITION, who.name)
-        except NotFound:
-            return
-        await self._clear(await pruning.resource_of_definition(self.client, definition), None, report)
+        definition = await self.client.find(CUSTOM_RESOURCE_DEFINITION, who.name)
+        if definition is not None:
+            await self._clear(await pruning.resource_of_definition(self.client, definition), None, report)
 
     async def _last(self) -> None:
         """The inventory, and the namespace of inventories with the last of them."""

@@ -88,9 +88,8 @@ async def _silent(client: Client, wait: Answers) -> str:
 
 async def _unavailable(client: Client, wait: Available) -> str:
     what = f"{wait.kind} {wait.namespace}/{wait.name}"
-    try:
-        found = await client.get(_RUNNING[wait.kind], wait.name, wait.namespace)
-    except NotFound:
+    found = await client.find(_RUNNING[wait.kind], wait.name, wait.namespace)
+    if found is None:
         return f"{what} is not there"
     status, wanted = found.get("status") or {}, int(found["spec"].get("replicas", 1))
     seen = int(status.get("observedGeneration") or 0) >= int(found["metadata"].get("generation") or 0)

@@ -222,9 +222,8 @@ class Fleet:
 
     async def state(self, name: str) -> str:
         """How a node is: `ready`, `gone`, or what was done to it, such as `maintenance`."""
-        try:
-            node = await self._client.get(NODE, name)
-        except NotFound:
+        node = await self._client.find(NODE, name)
+        if node is None:
             return "gone"
         return "ready" if self.is_ready(name) else str((node["metadata"].get("annotations") or {}).get(_STATE) or "unready")
 
