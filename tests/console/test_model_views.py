@@ -18,7 +18,7 @@ def counted(measures: Measures, seconds: float, times: int, code: str = "200") -
 
 def test_latency_is_that_of_what_came_between_two_readings() -> None:
     measures = Measures()
-    measures.watch("vllm:num_requests_running", "x", "model_name", lambda: {"llama": 3, "other": 9})
+    measures.registry.gauges("vllm:num_requests_running", "x", "model_name", lambda: {"llama": 3, "other": 9})
     counted(measures, 40.0, 100)
     before = latencies.read([measures.registry.text()], at=10.0)
     counted(measures, 0.2, 98)
