@@ -17,6 +17,7 @@ from tests.support.clusters import real_wanted
 from tests.support.gateways import Running, document, gateway, until
 
 from sliceworks.base import clock
+from sliceworks.schemas import wire_writer
 from sliceworks.serving.gateway import wire
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ KEY = (("authorization", "Bearer right"),)
 
 def asked(text: str) -> bytes:
     """A request for a text of two tokens: the mock engine takes its time for each."""
-    inner = wire.text_field(1, text)
+    inner = wire_writer.text(1, text)
     return b"\x20\x02" + b"\x2a" + bytes([len(inner)]) + inner
 
 
 def said(text: str) -> bytes:
     """An answer with one sample."""
-    sample = wire.text_field(1, text)
+    sample = wire_writer.text(1, text)
     samples = b"\x0a" + bytes([len(sample)]) + sample
     return b"\x1a" + bytes([len(samples)]) + samples
 
@@ -125,7 +126,7 @@ def test_tokens_are_capped_and_counted() -> None:
         async with stand_in() as address, before(address, maxTokens=2) as (gate, channel):
             decode: Any = channel.unary_stream(f"{jetstream.SERVICE}Decode")
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await anext(aiter(decode(asked("AB") + wire.number_field(4, 3), metadata=KEY)))
+                await anext(aiter(decode(asked("AB") + wire_writer.number(4, 3), metadata=KEY)))
             told = (caught.value.code(), caught.value.details())
             assert told == (grpc.StatusCode.INVALID_ARGUMENT, "max_tokens is at most 2 here, asked for 3")
             silent = asked("AB").removeprefix(b"\x20\x02")

@@ -16,7 +16,7 @@ from tests.support.gateways import Client, document, gateway, until
 from sliceworks.base import clock, yamls
 from sliceworks.base.errors import SliceworksError
 from sliceworks.base.http.server import Server
-from sliceworks.serving.gateway import wire
+from sliceworks.schemas import wire_writer
 from sliceworks.serving.gateway.echo import server as echo_server
 from sliceworks.serving.gateway.echo.engine import Settings
 from sliceworks.serving.gateway.resending import Messages
@@ -34,7 +34,7 @@ METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
 
 
 def message(text: str) -> bytes:
-    return wire.text_field(1, "m") + wire.text_field(4, text)
+    return wire_writer.text(1, "m") + wire_writer.text(4, text)
 
 
 class Handler(grpc.GenericRpcHandler):

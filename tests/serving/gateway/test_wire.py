@@ -7,6 +7,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sliceworks.schemas import wire_writer
 from sliceworks.serving.gateway import wire
 
 
@@ -29,10 +30,10 @@ def test_no_bytes_break_it(message: bytes) -> None:
 
 
 def test_other_fields_stay_and_the_last_name_counts() -> None:
-    others = b"\x10\x05" + b"\x19" + bytes(8) + b"\x25" + bytes(4) + wire.text_field(6, "kept")
-    message = wire.text_field(1, "first") + others + wire.text_field(1, "last")
+    others = b"\x10\x05" + b"\x19" + bytes(8) + b"\x25" + bytes(4) + wire_writer.text(6, "kept")
+    message = wire_writer.text(1, "first") + others + wire_writer.text(1, "last")
     assert wire.name_of(message) == "last"
-    assert wire.renamed(message, "new") == wire.text_field(1, "new") + others
+    assert wire.renamed(message, "new") == wire_writer.text(1, "new") + others
 
 
 def test_what_is_no_text_is_no_name() -> None:

@@ -14,6 +14,7 @@ import grpc.aio
 
 import sliceworks
 from sliceworks.base.http.refusals import Refusal, malformed
+from sliceworks.schemas import wire_writer
 from sliceworks.serving.gateway import usage, wire
 from sliceworks.serving.gateway.faces.inference import entry
 from sliceworks.serving.gateway.refusals import no_backend, too_many_tokens, unknown_model
@@ -35,7 +36,7 @@ _YES = b"\x08\x01"
 _OWN = {
     f"{INFERENCE}ServerLive": _YES,
     f"{INFERENCE}ServerReady": _YES,
-    f"{INFERENCE}ServerMetadata": wire.text_field(1, "sliceworks") + wire.text_field(2, sliceworks.__version__),
+    f"{INFERENCE}ServerMetadata": wire_writer.text(1, "sliceworks") + wire_writer.text(2, sliceworks.__version__),
 }
 _INDEX = f"{INFERENCE}RepositoryIndex"
 _METHODS = {
@@ -239,8 +240,8 @@ def _index(visible: list[Served]) -> bytes:
     """The models that a caller may ask for over gRPC, as a repository lists them."""
     entries = [entry(served) for served in visible if served.model.kind in _KINDS[INFERENCE]]
     fields = ("name", "version", "state")
-    written = [b"".join(wire.text_field(at, each[name]) for at, name in enumerate(fields, 1)) for each in entries]
-    return b"".join(wire.message_field(1, each) for each in written)
+    written = [b"".join(wire_writer.text(at, each[name]) for at, name in enumerate(fields, 1)) for each in entries]
+    return b"".join(wire_writer.part(1, each) for each in written)
 
 
 def _limited(message: bytes, most: int) -> bytes:
@@ -248,7 +249,7 @@ def _limited(message: bytes, most: int) -> bytes:
     asked = wire.number_of(message, _MAX_TOKENS)
     if asked and asked > most:
         raise too_many_tokens(asked, most)
-    return message if asked else message + wire.number_field(_MAX_TOKENS, most)
+    return message if asked else message + wire_writer.number(_MAX_TOKENS, most)
 
 
 async def _named(messages: AsyncIterator[bytes], served: Served, name: str) -> AsyncIterator[bytes]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.schemas import wire_writer
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -35,11 +37,6 @@ def number_of(message: bytes, field: int) -> int | None:
     return found
 
 
-def number_field(field: int, value: int) -> bytes:
-    """A field that holds a number."""
-    return _varint(field << 3 | _VARINT) + _varint(value)
-
-
 def renamed(message: bytes, name: str) -> bytes:
     """The message with another text in field 1."""
     kept: list[bytes] = []
@@ -48,26 +45,7 @@ def renamed(message: bytes, name: str) -> bytes:
         if number != 1:
             kept.append(message[at:end])
         at = end
-    return text_field(1, name) + b"".join(kept)
-
-
-def text_field(number: int, text: str) -> bytes:
-    """A field that holds a text."""
-    return message_field(number, text.encode())
-
-
-def message_field(number: int, data: bytes) -> bytes:
-    """A field that holds another message."""
-    return _varint(number << 3 | _TEXT) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
+    return wire_writer.text(1, name) + b"".join(kept)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, int]]:
