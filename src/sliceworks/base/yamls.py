@@ -61,6 +61,11 @@ def load_all(text: str, place: str) -> list[Document]:
         raise InvalidDocument("is nested too deeply", place=place) from error
 
 
+def folder_of(path: Path) -> Path:
+    """What names of files in documents are relative to: the folder that was given, or that of the file."""
+    return path if path.is_dir() else path.parent
+
+
 def load_path(path: Path, *, deep: bool = False) -> list[Document]:
     """All documents of a file, or of every .yaml, .yml and .json file of a folder, in order of their names.
 

@@ -12,7 +12,7 @@ from sliceworks.base.errors import InvalidDocument, UsageError
 from sliceworks.cli import options
 from sliceworks.cli.env_cluster import STAGE
 from sliceworks.cli.env_images import REGISTRY_STAGE, Images, builder, sources_option
-from sliceworks.cli.env_sites import Stages, file_option, folder_of, inside_of, read_environment, skip_option, sound, twin_option
+from sliceworks.cli.env_sites import Stages, file_option, inside_of, read_environment, skip_option, sound, twin_option
 from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def apply(
     stopped. At the end it tells the names of everything there is. Credentials of model registries are read from their files;
     with --skip secrets, those in the cluster stay as they are.
     """
+    from sliceworks.base.yamls import folder_of
+
     environment = sound(file, tuple(name for name in skipped if name != _SECRETS))
     _need_files(environment, folder_of(file), lenient=twin or _SECRETS in skipped)
     inside = inside_of(environment, file, twin=twin, manifests=manifests, patience=timeout, graphs="sound")

@@ -94,13 +94,9 @@ def sound(file: Path, skipped: tuple[str, ...], *, text: str | None = None) -> E
     return environment
 
 
-def folder_of(file: Path) -> Path:
-    """What names of files in a document are relative to."""
-    return file if file.is_dir() else file.parent
-
-
 def graphs_of(environment: Environment, file: Path, *, sound: bool = True) -> tuple[dict[str, Any], ...]:
     """The graphs that an environment publishes; where they are to be sound, each is compiled, and what is wrong with it raised."""
+    from sliceworks.base.yamls import folder_of
     from sliceworks.rehearsal.contents import published
 
     found = published(environment, folder_of(file))
@@ -146,6 +142,7 @@ def inside_of(
     graphs: Literal["sound", "read", "none"] = "read",
 ) -> Inside:
     """Where it is made, with the inside of its cluster. Who makes something wants sound graphs; who removes all wants none."""
+    from sliceworks.base.yamls import folder_of
     from sliceworks.cli.env_cluster import Inside
     from sliceworks.rehearsal.contents import with_roles
 

@@ -19,15 +19,10 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClas
 
 def read(path: Path) -> list[Document]:
     """Every object of a file or folder, in the order in which they are applied. InvalidDocument names file and line."""
-    found = arranged([document for document in yamls.load_path(path) if not is_scenario(document)], folder_of(path))
+    found = arranged([document for document in yamls.load_path(path) if not is_scenario(document)], yamls.folder_of(path))
     if not found:
         raise InvalidDocument("has no documents", place=str(path), hint="give a folder of .yaml files, such as examples/platform")
     return found
-
-
-def folder_of(path: Path) -> Path:
-    """What names of files in documents are relative to."""
-    return path if path.is_dir() else path.parent
 
 
 def arranged(written: list[Document], folder: Path) -> list[Document]:

@@ -34,7 +34,7 @@ def read(file: Path) -> Submission:
     """The one TrainingJob of a file, with which nothing is wrong; the first finding is raised."""
     from sliceworks.base import yamls
 
-    return take(yamls.load_one(file, "TrainingJob"), file if file.is_dir() else file.parent)
+    return take(yamls.load_one(file, "TrainingJob"), yamls.folder_of(file))
 
 
 def take(document: Document, folder: Path = Path()) -> Submission:

@@ -24,7 +24,7 @@ _EXAMPLE = "give a folder of .yaml files, such as examples/platform"
 
 def problems(path: Path) -> list[InvalidDocument]:
     """All of them, by file and line. A document that is wrong by itself is asked for nothing more."""
-    folder = documents.folder_of(path)
+    folder = yamls.folder_of(path)
     written, found = _read(path)
     if not written and not found:
         return [InvalidDocument("has no documents", place=str(path), hint=_EXAMPLE)]

@@ -52,7 +52,7 @@ class Program:
 
 def read(path: Path) -> Program:
     """The documents of a folder or a file. InvalidDocument where one cannot be used, before anything is begun."""
-    written, folder = yamls.load_path(path), documents.folder_of(path)
+    written, folder = yamls.load_path(path), yamls.folder_of(path)
     scenario = documents.scenario(path)
     with_terraform = scenario is not None and scenario.spec.environment == "terraform"
     environments = [each for each in written if is_ours(each) and each.data.get("kind") == "Environment"] if with_terraform else []

@@ -41,7 +41,7 @@ def read(file: Path, outlook: Outlook) -> WhatIf:
     """The Scenario of a file, checked against the queues that there are."""
     document = yamls.load_one(file, "Scenario")
     scenario = documents.read_as(document, Scenario)
-    reader = _Reader(document, file if file.is_dir() else file.parent, outlook, scenario)
+    reader = _Reader(document, yamls.folder_of(file), outlook, scenario)
     for number, event in enumerate(scenario.spec.events):
         reader.take(number, event)
     return reader.found
