@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 STRICT = {"fieldValidation": "Strict", "dryRun": "All"}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_UNPUBLISHED = {"HealthCheckPolicy"}  # GKE keeps the definition to itself
+_UNPUBLISHED = {"HealthCheckPolicy", "GCPBackendPolicy"}  # GKE keeps the definitions to itself
 
 
 def placed(name: str, namespace: str) -> list[Object]:

@@ -197,14 +197,44 @@ def test_a_shared_gateway_has_the_keys_the_callers_and_the_way_in_of_all() -> No
 
 
 def test_grpc_has_its_own_way() -> None:
-    grpc, http = one(manifests(example("densenet-triton-mesh")), "VirtualService", "densenet-mesh")["spec"]["http"]
-    assert grpc["match"] == [{"headers": {"content-type": {"prefix": "application/grpc"}}}]
+    mesh, by_api = example("densenet-triton-mesh"), changed("densenet-triton-mesh", "via: istio", "via: gateway-api")
+    grpc, http = one(manifests(mesh), "VirtualService", "densenet-mesh")["spec"]["http"]
+    assert {"uri": {"exact": "/inference.GRPCInferenceService/ModelInfer"}} in grpc["match"]
     ports = [[each["destination"]["port"]["number"] for each in rule["route"]] for rule in (grpc, http)]
     assert ports == [[8001, 8001], [8000, 8000]]
-    by_api = changed("densenet-triton-mesh", "via: istio", "via: gateway-api")
     first, second = one(manifests(by_api), "HTTPRoute", "densenet-mesh")["spec"]["rules"]
-    assert [each["port"] for each in first["backendRefs"]] == [8001, 8001]
-    assert "matches" not in second
+    assert {"path": {"type": "Exact", "value": "/inference.GRPCInferenceService/ModelInfer"}} in first["matches"]
+    assert [[each["port"] for each in rule["backendRefs"]] for rule in (first, second)] == [[8001, 8001], [8000, 8000]]
+
+
+def test_a_route_to_triton_itself_leads_to_nothing_that_changes_it() -> None:
+    made = manifests(example("densenet-triton-mesh"))
+    rules = one(made, "VirtualService", "densenet-mesh")["spec"]["http"]
+    let_in = [next(iter(match["uri"].values())) for rule in rules for match in rule["match"]]
+    changing = ("/v2/repository/models/a/unload", "/v2/logging", "/inference.GRPCInferenceService/RepositoryModelUnload")
+    assert not [path for path in changing if any(path.startswith(each) for each in let_in if each != "/v2")]
+    behind = changed("densenet-triton-mesh", "  route:", "  gateway: {image: 'g:1'}\n  route:")
+    _, all_else = one(manifests(behind), "VirtualService", "densenet-mesh")["spec"]["http"]
+    assert "match" not in all_else  # the gateway judges by itself
+
+
+def test_a_server_that_fails_is_left_alone_for_a_while_but_never_the_only_one() -> None:
+    made = manifests(example("densenet-triton-mesh"))
+    policy = one(made, "DestinationRule", "densenet-mesh-stable")["spec"]["trafficPolicy"]["outlierDetection"]
+    assert (policy["consecutive5xxErrors"], policy["maxEjectionPercent"], policy["minHealthPercent"]) == (5, 50, 50)
+    behind = changed("densenet-triton-mesh", "  route:", "  gateway: {image: 'g:1'}\n  route:")
+    gateway = one(manifests(behind), "DestinationRule", "gateway")["spec"]["trafficPolicy"]["outlierDetection"]
+    assert (gateway["consecutive5xxErrors"], gateway["consecutiveLocalOriginFailures"]) == (0, 5)
+
+
+def test_load_balancers_are_as_patient_as_the_gateway_and_inside_unless_public() -> None:
+    made = manifests(changed("qwen-vllm-gpu", "    keys:", "    timeouts: {total: 900}\n    keys:"))
+    patience = one(made, "GCPBackendPolicy", "public-gateway")["spec"]["default"]
+    assert patience == {"timeoutSec": 910, "connectionDraining": {"drainingTimeoutSec": 60}}
+    of_istio = manifests(changed("densenet-triton-mesh", "via: istio", "via: gateway-api\n    class: istio"))
+    annotations = one(of_istio, "Gateway", "densenet-mesh")["spec"]["infrastructure"]["annotations"]
+    assert annotations == {"networking.gke.io/load-balancer-type": "Internal"}
+    assert not [each for each in of_istio if each["apiVersion"].startswith("networking.gke.io")]
 
 
 def test_what_the_document_says_wins_over_what_is_told() -> None:

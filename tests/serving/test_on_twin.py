@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 SLICES = {"v5litepod-4": 1, "v5litepod-1": 1, "v5litepod-16": 2, "v5litepod-8": 1, "v6e-4": 2, "l4-1": 2, "t4-1": 3}
-POOLS = {"default": (), "saxml-admin": ("saxml-admin",), "saxml-proxy": ("saxml-proxy",), "large": ()}
+_USUAL, _SIZES = ("n2-highmem-32", "32", "256Gi"), {"huge": ("n2-highmem-80", "80", "640Gi")}
+POOLS = {"default": (), "saxml-admin": ("saxml-admin",), "saxml-proxy": ("saxml-proxy",), "large": (), "huge": ()}
 ROUTES = (
     ("gateway.networking.k8s.io", "Gateway"),
     ("gateway.networking.k8s.io", "HTTPRoute"),
@@ -60,7 +61,7 @@ class Platform:
         first = 0
         for name, taints in POOLS.items():
             tainted = tuple({"key": key, "value": "true", "effect": "NoSchedule"} for key in taints)
-            await create_nodes(self.client, Shape(name, "n2-highmem-32", "32", "256Gi", taints=tainted), 2, first=first)
+            await create_nodes(self.client, Shape(name, *_SIZES.get(name, _USUAL), taints=tainted), 2, first=first)
             first += 2
         for kind, count in SLICES.items():
             shape = catalog.find(kind)
@@ -232,6 +233,24 @@ def test_a_cluster_without_the_mesh_is_told_before_anything_is_applied() -> None
         with pytest.raises(SliceworksError, match="Istio is not installed"):
             await platform.deploy(example("densenet-triton-mesh"))
         assert await platform.names(SERVICE, "triton") == set()
+
+    played(play)
+
+
+def test_a_canary_gets_requests_once_it_is_ready_and_goes_when_all_have_heard() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.install_routes()
+        canary = "  canary:\n    weight: 10\n    image: nvcr.io/nvidia/tritonserver:25.09-py3\n"
+        alone = changed("densenet-triton-mesh", canary, "")
+        await platform.deploy(alone)
+        platform.told.clear()
+        await platform.deploy(example("densenet-triton-mesh"))
+        waited = platform.told.index("deployment/densenet-mesh-canary 0/1")
+        assert waited < platform.told.index("VirtualService densenet-mesh")
+        before = clock.loop_time()
+        await platform.deploy(alone)
+        assert clock.loop_time() - before >= 10
+        assert await platform.names(SERVICE, "triton") == {"densenet-mesh"}
 
     played(play)
 

@@ -61,8 +61,8 @@ def refused(tmp_path: Path, text: str, name: str = "served") -> str:
         (sax("l4-1"), ("model.yaml:6", "saxml runs on TPUs, l4-1 has GPUs")),
         (sax("v6e-4"), ("Sax has no name for the chips of v6e-4", "it knows v4, v5e")),
         (
-            sax("v5litepod-8", "LLaMA70BFP16TPUv5e16"),
-            ("model.yaml:11", "class LLaMA70BFP16TPUv5e16 is laid out for 16 chips, v5litepod-8 has 8", "take v5litepod-16"),
+            sax("v5litepod-8", "LLaMA70BFP16TPUv5e"),
+            ("model.yaml:11", "class LLaMA70BFP16TPUv5e is laid out for 16 chips, v5litepod-8 has 8", "take v5litepod-16"),
         ),
         (
             vllm("l4-1", "meta-llama/Llama-3.1-70B-Instruct"),
@@ -82,6 +82,10 @@ def refused(tmp_path: Path, text: str, name: str = "served") -> str:
         (TRITON + "  gatway: {image: 'g:1'}\n", ("model.yaml:7", "unknown field spec.gatway; did you mean gateway?")),
         (TRITON + "  route: {via: istio, hosts: [a], exposure: public}\n", ("whoever finds the address could call it", "keys")),
         (TRITON + "  route: {via: istio, hosts: [a]}\n", ("Istio's usual gateway may be open to the world", "route.selector")),
+        (
+            TRITON + "  route: {via: gateway-api, hosts: [a], class: gke-l7-regional-external-managed}\n",
+            ("class gke-l7-regional-external-managed is open to the world", "exposure: public"),
+        ),
         (
             TRITON + "  gateway: {image: 'g:1', keys: [{name: me, secret: {secret: s}}]}\n"
             "  route: {via: gateway-api, hosts: [a], exposure: public}\n",

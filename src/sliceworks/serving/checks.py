@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import names
 from sliceworks.base.errors import SliceworksError, UnknownAccelerator
-from sliceworks.serving import saxml, sizes
+from sliceworks.serving import sax_checks, saxml, sizes, vllm
 from sliceworks.serving.machines import Machines, machines
 from sliceworks.specs.findings import Finding
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 40  # the names of Jobs, pods and hosts follow from it
 _KINDS = {"saxml": ("tpu",), "triton": ("gpu",), "jetstream": ("tpu",), "vllm": ("tpu", "gpu")}
+_PUBLIC = ("-external-", "-gxlb")  # in the names of Google's classes that have an address of the world
 _WORDS = {"tpu": "TPUs", "gpu": "GPUs"}
 Path = tuple[str | int, ...]
 
@@ -87,6 +88,10 @@ def _scaling(spec: ModelServiceSpec, asked: Machines) -> Iterator[Finding]:
     if spec.vllm and (spec.vllm.tensor_parallel or 0) > asked.chips_per_host:
         wanted, has = spec.vllm.tensor_parallel, asked.chips_per_host
         yield Finding(("spec", "vllm", "tensorParallel"), f"{asked.shape.type_name} has {has} chips, not {wanted}")
+    if spec.vllm and spec.vllm.quantization and spec.vllm.quantization not in vllm.QUANTIZATIONS[asked.shape.kind]:
+        problem = f"vLLM has no {spec.vllm.quantization} on {_WORDS[asked.shape.kind]}"
+        remedy = f"it has {' and '.join(vllm.QUANTIZATIONS[asked.shape.kind])} there"
+        yield Finding(("spec", "vllm", "quantization"), problem, remedy)
 
 
 def _models(spec: ModelServiceSpec, asked: Machines) -> Iterator[Finding]:
@@ -126,9 +131,7 @@ def _buckets(spec: ModelServiceSpec) -> Iterator[Finding]:
                 yield Finding(
                     ("spec", "triton", "models", number, "source"), "models are copied only into a repository in a bucket"
                 )
-    for number, served in enumerate(spec.saxml.models if spec.saxml else ()):
-        if served.convert and served.checkpoint == "None":
-            yield Finding(("spec", "saxml", "models", number, "checkpoint"), "a converted checkpoint needs a folder of a bucket")
+    yield from sax_checks.findings(spec)
 
 
 def _routes(spec: ModelServiceSpec) -> Iterator[Finding]:
@@ -141,6 +144,9 @@ def _routes(spec: ModelServiceSpec) -> Iterator[Finding]:
     if route.via == "istio" and route.exposure == "internal" and not keys and "selector" not in route.model_fields_set:
         remedy = "give the gateway keys, or name an internal one with route.selector"
         yield Finding((*path, "via"), "Istio's usual gateway may be open to the world, and nobody would be asked for a key", remedy)
+    if route.exposure == "internal" and any(word in route.class_name for word in _PUBLIC):
+        problem = f"class {route.class_name} is open to the world, and exposure says that it is not"
+        yield Finding((*path, "class"), problem, "say exposure: public, or take another class")
     if route.exposure == "public" and not keys:
         yield Finding((*path, "exposure"), "whoever finds the address could call it", "give the gateway keys, or make it internal")
     if route.exposure == "public" and not route.tls:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError, TimedOut
 from sliceworks.kube.well_known import CONFIG_MAP, NAMESPACE
-from sliceworks.serving import cluster, front, naming
+from sliceworks.serving import cluster, front, naming, replicas
 from sliceworks.serving import record as records
 from sliceworks.serving.compile import manifests
 from sliceworks.serving.versions import GATEWAY
+from sliceworks.serving.ways import targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +23,14 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _EVERY = 2.0  # seconds between two looks
+_HEARD = 10.0  # seconds until every proxy has heard of a route that leads elsewhere
 # What a cluster may lack without harm to the service itself.
-OPTIONAL = {"PodMonitoring": "managed Prometheus", "HealthCheckPolicy": "Google's load balancers"}
+OPTIONAL = {
+    "PodMonitoring": "managed Prometheus",
+    "HealthCheckPolicy": "Google's load balancers",
+    "GCPBackendPolicy": "Google's load balancers",
+}
+_LEADING = frozenset({"HTTPRoute", "VirtualService"})
 _ADDONS = {
     "gateway.networking.k8s.io": "the Gateway API is not installed in this cluster",
     "networking.istio.io": "Istio is not installed in this cluster",
@@ -63,14 +70,15 @@ class Rollout:
         return self._objects
 
     async def apply(self, tell: Callable[[str], None], timeout: float) -> Record:
-        """Apply everything in order. A Job waits for the servers before it, and what comes after waits for the Job."""
+        """Apply everything in order. A Job waits for the servers before it, and what comes after waits for the Job. A route that
+        is to lead elsewhere waits until somebody answers there."""
         ends = clock.loop_time() + timeout
         # 1. The record first: it owns the rest, and names also what may have to go.
         record = await self._write_record(self._recorded())
         owners = [each.owner for each in self._sharing()]
         # 2. The objects.
         for each in self._objects:
-            if each["kind"] == "Job":
+            if each["kind"] == "Job" or (each["kind"] in _LEADING and self._leads_elsewhere()):
                 await self._until_ready(record, tell, ends)
             if self._stays(each):
                 continue
@@ -87,6 +95,13 @@ class Rollout:
     async def follow(self, record: Record, tell: Callable[[str], None], timeout: float) -> None:
         """Wait until everything is ready."""
         await self._until_ready(record, tell, clock.loop_time() + timeout)
+
+    def _leads_elsewhere(self) -> bool:
+        """Whether requests that are answered now are to go to others, who may not be there yet."""
+        if self._before is None or self._before.service.spec.route is None:
+            return False
+        old, new = ({each.name for each in targets(service)} for service in (self._before.service, self.service))
+        return old != new or self.service.spec.canary is not None
 
     def _stays(self, obj: Object) -> bool:
         return obj["kind"] == "Deployment" and obj["metadata"]["labels"].get(naming.COMPONENT) in self.untouched
@@ -110,6 +125,8 @@ class Rollout:
     async def _apply(self, obj: Object, *, dry: bool = False) -> Object:
         shared = (obj["metadata"].get("labels") or {}).get(GATEWAY)
         manager = f"sliceworks-gateway-{shared}" if shared else f"sliceworks-{self.name}"
+        if not dry:
+            await replicas.hand_over(self.client, obj, self.namespace, manager)
         return await self.client.apply(
             obj, self.namespace, field_manager=manager, force=True, dry_run=dry, field_validation="Strict"
         )
@@ -130,6 +147,8 @@ class Rollout:
             await _share(self.client, self.namespace, staying)
             if staying:
                 gone -= {records.reference(each) for each in front.manifests([each.service for each in staying])}
+        if self.service.spec.route and any(each.kind == "Service" for each in gone):
+            await clock.sleep(_HEARD)
         for each in gone:
             await _remove(self.client, each, self.namespace)
 

@@ -20,7 +20,7 @@ PORTS = {"http": 8080, "admin": 8081}
 GRPC_PORT = 8001
 FOLDER, TLS, SECRETS = "/etc/gateway", "/etc/gateway-tls", "/etc/gateway-secrets"
 _BUSY = 70  # percent of the CPU that it asked for
-_DRAIN = 60
+DRAIN = 60
 
 
 def secret_file(token: Token) -> str:
@@ -134,7 +134,7 @@ class _Objects:
             pool(self.front.pool),
             volumes=self._volumes(),
             account=self.account_name,
-            terminationGracePeriodSeconds=_DRAIN,
+            terminationGracePeriodSeconds=DRAIN,
             topologySpreadConstraints=[spread],
         )
         return {

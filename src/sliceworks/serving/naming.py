@@ -15,6 +15,7 @@ TRACK = "sliceworks.dev/track"
 SLICE = "sliceworks.dev/slice"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "sliceworks"}
 SERVER = "server"
+ROUTE = "route"
 
 
 def labels(service: ModelService, component: str, track: str = "") -> dict[str, str]:

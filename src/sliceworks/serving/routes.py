@@ -1,31 +1,24 @@
-"""Ways in from outside the cluster: the Gateway API, or Istio. They lead to the gateway, or to the servers by share. Pure."""
+"""Ways in from outside the cluster: the Gateway API, which is here, or Istio. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from sliceworks.serving import front_objects, naming, versions
-from sliceworks.serving.front import ENGINES
+from sliceworks.serving import naming, routes_istio
+from sliceworks.serving.front_objects import DRAIN
+from sliceworks.serving.ways import Target, Way, targets, ways
+from sliceworks.specs.gateway import Timeouts
 
 if TYPE_CHECKING:
     from sliceworks.specs.serving import ModelService, Route
 
 Object = dict[str, Any]
 CLASSES = {"internal": "gke-l7-rilb", "public": "gke-l7-global-external-managed"}
-_API = "gateway.networking.k8s.io/v1"
-_ISTIO = "networking.istio.io/v1"
-_ROUTE = "route"
-_GRPC = "application/grpc"
-
-
-class Target(NamedTuple):
-    """A Service that requests go to, and its share of them."""
-
-    name: str
-    port: int
-    share: int
-    path: str
-    grpc: int = 0
+_API, _GOOGLE = "gateway.networking.k8s.io/v1", "networking.gke.io/v1"
+_OF_GOOGLE = "gke-l7-"
+_INTERNAL = {"networking.gke.io/load-balancer-type": "Internal"}
+_LATER = 10  # seconds; who serves ends an answer that takes too long, and says so, before a load balancer does
+_LONGEST_DRAIN = 3600
 
 
 def manifests(service: ModelService) -> list[Object]:
@@ -33,88 +26,62 @@ def manifests(service: ModelService) -> list[Object]:
     route = service.spec.route
     if route is None:
         return []
-    return _gateway_api(service, route) if route.via == "gateway-api" else _istio(service, route)
-
-
-def targets(service: ModelService) -> list[Target]:
-    """Where requests go: to the gateway, which knows about versions itself, or to each version."""
-    spec, name = service.spec, service.metadata.name
-    if spec.gateway:
-        passed = front_objects.GRPC_PORT if spec.engine == "triton" else 0
-        return [Target(spec.gateway.name, front_objects.PORTS["http"], 100, "/readyz", passed)]
-    engine = ENGINES[spec.engine]
-    port, path = engine.PORTS[engine.PORT], "/v2/health/ready" if spec.engine == "triton" else "/health"
-    grpc = engine.PORTS["grpc"] if spec.engine == "triton" else 0
-    if spec.canary is None:
-        return [Target(name, port, 100, path, grpc)]
-    weight = spec.canary.weight
-    return [
-        Target(f"{name}-{versions.STABLE}", port, 100 - weight, path, grpc),
-        Target(f"{name}-{versions.CANARY}", port, weight, path, grpc),
-    ]
-
-
-def _object(service: ModelService, api_version: str, kind: str, name: str, spec: Object) -> Object:
-    return {"apiVersion": api_version, "kind": kind, "metadata": naming.metadata(service, name, _ROUTE), "spec": spec}
+    return _gateway_api(service, route) if route.via == "gateway-api" else routes_istio.manifests(service, route)
 
 
 def _gateway_api(service: ModelService, route: Route) -> list[Object]:
     name, found = service.metadata.name, targets(service)
-    listener: Object = {"name": "http", "protocol": "HTTP", "port": 80}
-    if route.tls:
-        listener = {
-            "name": "https",
-            "protocol": "HTTPS",
-            "port": 443,
-            "tls": {"mode": "Terminate", "certificateRefs": [{"name": route.tls}]},
-        }
-    listener["allowedRoutes"] = {"namespaces": {"from": "Same"}}
-    gateway = {"gatewayClassName": route.class_name or CLASSES[route.exposure], "listeners": [listener]}
-    rules: list[Object] = [{"backendRefs": [{"name": each.name, "port": each.port, "weight": each.share} for each in found]}]
-    if found[0].grpc:
-        called = {"headers": [{"type": "Exact", "name": "content-type", "value": _GRPC}]}
-        passed = [{"name": each.name, "port": each.grpc, "weight": each.share} for each in found]
-        rules.insert(0, {"matches": [called], "backendRefs": passed})
+    rules = [_rule(way, found) for way in ways(service)]
     http = {"parentRefs": [{"name": name}], "hostnames": route.hosts, "rules": rules}
     return [
-        _object(service, _API, "Gateway", name, gateway),
+        _object(service, _API, "Gateway", name, _gateway(route)),
         _object(service, _API, "HTTPRoute", name, http),
-        *(_health(service, each) for each in found),
+        *(each for target in found if _class(route).startswith(_OF_GOOGLE) for each in _policies(service, target)),
     ]
 
 
-def _shares(found: list[Target], *, grpc: bool) -> list[Object]:
-    return [
-        {"destination": {"host": each.name, "port": {"number": each.grpc if grpc else each.port}}, "weight": each.share}
-        for each in found
-        if each.share
-    ]
+def _class(route: Route) -> str:
+    return route.class_name or CLASSES[route.exposure]
 
 
-def _health(service: ModelService, target: Target) -> Object:
-    """Google's load balancers ask for `/` unless they are told."""
-    config = {"type": "HTTP", "httpHealthCheck": {"requestPath": target.path}}
-    spec = {"default": {"config": config}, "targetRef": {"group": "", "kind": "Service", "name": target.name}}
-    return _object(service, "networking.gke.io/v1", "HealthCheckPolicy", target.name, spec)
+def _object(service: ModelService, api_version: str, kind: str, name: str, spec: Object) -> Object:
+    return {"apiVersion": api_version, "kind": kind, "metadata": naming.metadata(service, name, naming.ROUTE), "spec": spec}
 
 
-def _istio(service: ModelService, route: Route) -> list[Object]:
-    name, found = service.metadata.name, targets(service)
-    server: Object = {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": route.hosts}
+def _gateway(route: Route) -> Object:
+    """Others than Google's classes make a Service of type LoadBalancer, which is open to the world unless it is told."""
+    listener: Object = {"name": "http", "protocol": "HTTP", "port": 80}
     if route.tls:
-        secure = {"number": 443, "name": "https", "protocol": "HTTPS"}
-        server = {"port": secure, "hosts": route.hosts, "tls": {"mode": "SIMPLE", "credentialName": route.tls}}
-    rules: list[Object] = [{"route": _shares(found, grpc=False)}]
-    if found[0].grpc:
-        called = {"headers": {"content-type": {"prefix": _GRPC}}}
-        rules.insert(0, {"match": [called], "route": _shares(found, grpc=True)})
-    virtual = {"hosts": route.hosts, "gateways": [name], "http": rules}
-    policy = {
-        "loadBalancer": {"simple": "LEAST_REQUEST"},
-        "outlierDetection": {"consecutive5xxErrors": 5, "interval": "10s", "baseEjectionTime": "30s"},
+        certificate = {"mode": "Terminate", "certificateRefs": [{"name": route.tls}]}
+        listener = {"name": "https", "protocol": "HTTPS", "port": 443, "tls": certificate}
+    listener["allowedRoutes"] = {"namespaces": {"from": "Same"}}
+    inside = route.exposure == "internal" and not _class(route).startswith(_OF_GOOGLE)
+    return {
+        "gatewayClassName": _class(route),
+        "listeners": [listener],
+        **({"infrastructure": {"annotations": dict(_INTERNAL)}} if inside else {}),
     }
+
+
+def _rule(way: Way, found: list[Target]) -> Object:
+    matches = [{"path": {"type": "Exact", "value": path}} for path in way.exact]
+    matches += [{"path": {"type": "PathPrefix", "value": path}} for path in way.under]
+    shares = [{"name": each.name, "port": each.grpc if way.grpc else each.port, "weight": each.share} for each in found]
+    return {**({"matches": matches} if matches else {}), "backendRefs": shares}
+
+
+def _policies(service: ModelService, target: Target) -> list[Object]:
+    """Google's load balancers ask for `/` unless they are told, and end every answer after half a minute."""
+    spec = service.spec
+    timeouts = (spec.gateway and spec.gateway.timeouts) or Timeouts()
+    drain = DRAIN if spec.gateway else int(spec.drain)
+    health = {"config": {"type": "HTTP", "httpHealthCheck": {"requestPath": target.path}}}
+    patience = {
+        "timeoutSec": int(timeouts.total) + _LATER,
+        "connectionDraining": {"drainingTimeoutSec": min(drain, _LONGEST_DRAIN)},
+    }
+    to = {"group": "", "kind": "Service", "name": target.name}
     return [
-        _object(service, _ISTIO, "Gateway", name, {"selector": route.selector, "servers": [server]}),
-        *(_object(service, _ISTIO, "DestinationRule", each.name, {"host": each.name, "trafficPolicy": policy}) for each in found),
-        _object(service, _ISTIO, "VirtualService", name, virtual),
+        _object(service, _GOOGLE, "HealthCheckPolicy", target.name, {"default": health, "targetRef": to}),
+        _object(service, _GOOGLE, "GCPBackendPolicy", target.name, {"default": patience, "targetRef": dict(to)}),
     ]

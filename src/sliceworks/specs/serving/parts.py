@@ -172,9 +172,14 @@ class Route(Spec):
     via: Literal["gateway-api", "istio"]
     hosts: Annotated[list[str], Field(min_length=1)]
     exposure: Literal["internal", "public"] = Field(default="internal", description="Public needs keys of the gateway, and TLS.")
-    tls: Name | None = Field(default=None, description="The Secret with the certificate of the hosts.")
+    tls: Name | None = Field(
+        default=None,
+        description="The Secret with the certificate of the hosts; with Istio, in the namespace of its gateway's pods.",
+    )
     class_name: str = Field(
-        default="", alias="class", description="The GatewayClass; one of Google's by the exposure when left out."
+        default="",
+        alias="class",
+        description="The GatewayClass; one of Google's by the exposure when left out, `istio` for Istio's.",
     )
     selector: dict[str, str] = Field(
         default_factory=lambda: {"istio": "ingressgateway"}, description="Labels of Istio's own gateway pods."
