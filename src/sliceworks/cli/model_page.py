@@ -1,7 +1,8 @@
-"""One model service on a page: what it serves and where, its parts, and why it is not ready. Pure."""
+"""One model service on a page: what it serves and where, its parts, how it scales, and why it does not. Pure."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import tables
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sliceworks.serving.cluster import Seen
+    from sliceworks.serving.why import Cause
 
 Object = dict[str, Any]
 
@@ -36,11 +38,17 @@ def render(seen: Seen) -> str:
         tables.render(("part", "ready", "state"), parts),
         tables.render(("service", "port", "address"), list(_endpoints(seen))),
     ]
-    if seen.causes:
-        pages.append(
-            "".join(f"not ready: {each}\n" + (f"           {each.remedy}\n" if each.remedy else "") for each in seen.causes)
-        )
-    return "\n".join(pages)
+    if seen.scalings:
+        rows = [(each.name, each.replicas, each.state) for each in seen.scalings]
+        pages.append(tables.render(("autoscaler", "replicas", "state"), rows))
+    told = [_told("not ready", each) for each in seen.causes]
+    told += [_told("not scaled", each.trouble) for each in seen.scalings if each.trouble]
+    return "\n".join([*pages, *(["".join(told)] if told else [])])
+
+
+def _told(what: str, cause: Cause) -> str:
+    remedy = f"{'':{len(what) + 2}}{cause.remedy}\n" if cause.remedy else ""
+    return f"{what}: {cause}\n{remedy}"
 
 
 def data(seen: Seen) -> Object:
@@ -55,7 +63,8 @@ def data(seen: Seen) -> Object:
             {"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted} for each in seen.standing.parts
         ],
         "endpoints": [{"service": name, "port": port, "address": address} for name, port, address in _endpoints(seen)],
-        "causes": [{"object": each.object, "words": each.words, "remedy": each.remedy} for each in seen.causes],
+        "causes": [asdict(each) for each in seen.causes],
+        "autoscalers": [asdict(each) for each in seen.scalings],
         "document": seen.record.document,
     }
 

@@ -10,16 +10,27 @@ from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.base.words import closest
 from sliceworks.kube.selectors import from_labels
-from sliceworks.kube.well_known import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, JOB, POD, SERVICE, STATEFUL_SET
+from sliceworks.kube.well_known import (
+    CONFIG_MAP,
+    CORE_EVENT,
+    DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
+    JOB,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+)
 from sliceworks.serving import record as records
 from sliceworks.serving import standing as standings
 from sliceworks.serving import why
+from sliceworks.serving.scaling import scaling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sliceworks.kube import Client
     from sliceworks.serving.record import Record
+    from sliceworks.serving.scaling import Scaling
     from sliceworks.serving.standing import Standing
     from sliceworks.serving.why import Cause
 
@@ -36,6 +47,7 @@ class Seen:
     pods: tuple[Object, ...]
     services: tuple[Object, ...]
     causes: tuple[Cause, ...]
+    scalings: tuple[Scaling, ...] = ()
 
 
 async def all_records(client: Client, namespace: str | None) -> list[Record]:
@@ -84,7 +96,9 @@ async def look(client: Client, record: Record, namespace: str) -> Seen:
     if stands.state not in ("ready", "stopped"):
         told = (await client.list_all(CORE_EVENT, namespace, fields="type=Warning")).items
         causes = causes_of(record, pods, running, told)
-    return Seen(record, stands, tuple(pods), tuple(services), tuple(causes))
+    autoscalers = (await client.list_all(HORIZONTAL_POD_AUTOSCALER, namespace)).items
+    scalings = tuple(scaling(each) for each in autoscalers if standings.belongs(record, each))
+    return Seen(record, stands, tuple(pods), tuple(services), tuple(causes), scalings)
 
 
 def causes_of(record: Record, pods: list[Object], running: Iterable[Object], told: Iterable[Object]) -> list[Cause]:

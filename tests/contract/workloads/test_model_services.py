@@ -53,8 +53,8 @@ KINDS = (
 )
 
 
-async def deploy(client: Client, ns: str, name: str, gateway: str = GATEWAY) -> None:
-    service = read(TEXT.format(name=name) + gateway)
+async def deploy(client: Client, ns: str, name: str, gateway: str = GATEWAY, *, count: str = "replicas: 2") -> None:
+    service = read(TEXT.format(name=name).replace("replicas: 2", count) + gateway)
     document = service.model_dump(by_alias=True, mode="json", exclude_unset=True)
     made = Rollout(client, service, document, ns)
     await made.prepare(make_namespace=False)
@@ -115,5 +115,27 @@ def test_who_deletes_the_record_deletes_the_service(cluster: Cluster, ns: str) -
             await deploy(client, ns, "one")
             await client.delete(CONFIG_MAP, "one-model-service", ns, propagation_policy="Background")
             await until_none(client, ns)
+
+    clock.run(main())
+
+
+def test_servers_stay_when_an_autoscaler_takes_over(cluster: Cluster, ns: str) -> None:
+    async def replicas(client: Client) -> int:
+        return int((await client.get(DEPLOYMENT, "one", ns))["spec"]["replicas"])
+
+    async def main() -> None:
+        async with open_client(cluster.kubeconfig) as client:
+            await deploy(client, ns, "one", "", count="replicas: 3")
+            await deploy(client, ns, "one", "", count="autoscaling: {min: 2, max: 4}")
+            assert await replicas(client) == 3
+            await client.patch(DEPLOYMENT, "one", {"spec": {"replicas": 4}}, ns)  # as the autoscaler does
+            await deploy(client, ns, "one", "", count="autoscaling: {min: 2, max: 5}")
+            assert await replicas(client) == 4
+            await deploy(client, ns, "one", "", count="replicas: 2")
+            assert await replicas(client) == 2
+            await deploy(client, ns, "one", "", count="replicas: 0")
+            await deploy(client, ns, "one", "", count="autoscaling: {min: 2, max: 4}")
+            assert await replicas(client) == 1  # the autoscaler leaves none alone
+            await remove(client, ns, "one")
 
     clock.run(main())

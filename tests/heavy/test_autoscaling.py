@@ -1,0 +1,302 @@
+"""Autoscalers of model services and of the gateway, with the real HPA controller and what the real engines tell of themselves.
+
+The controller is that of kube-controller-manager, the numbers are those of a real Triton and a real JetStream. Between them is a
+stand-in for managed Prometheus and Google's adapter, which `metrics_adapter` tells of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import threading
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.heavy.metrics_adapter import Adapter, Monitoring
+from tests.real import jetstream, triton
+from tests.real.control_plane import CONTROLLERS, WORKLOADS, ControlPlane
+from tests.support.http import Api
+from tests.support.model_services import read
+from tests.support.waiting import eventually
+from tests.support.workloads import Lab
+
+from sliceworks.kube import open_client
+from sliceworks.serving import cluster
+from sliceworks.serving import jetstream as jetstream_objects
+from sliceworks.serving.deploying import Rollout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sliceworks.serving.scaling import Scaling
+
+Object = dict[str, Any]
+pytestmark = pytest.mark.timeout(300)
+QUICK = (
+    "--horizontal-pod-autoscaler-sync-period=1s",
+    "--horizontal-pod-autoscaler-cpu-initialization-period=0s",
+    "--horizontal-pod-autoscaler-initial-readiness-delay=0s",
+)
+TEXT = """\
+apiVersion: sliceworks.dev/v1alpha1
+kind: ModelService
+metadata: {{name: held}}
+spec:
+  engine: triton
+  {scaling}
+  triton: {{repository: 'gs://bucket/models', models: [{{name: held}}]}}
+  gateway: {{image: 'gateway:1', replicas: 2, maxReplicas: 4}}
+"""
+CONFIG = """\
+name: "held"
+backend: "python"
+input [{ name: "A" data_type: TYPE_FP32 dims: [-1] }]
+output [{ name: "B" data_type: TYPE_FP32 dims: [-1] }]
+instance_group [{ kind: KIND_CPU, count: 1 }]
+"""
+HELD = """\
+import os, time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        while os.path.exists({hold!r}):
+            time.sleep(0.02)
+        values = [pb_utils.get_input_tensor_by_name(each, "A").as_numpy() for each in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("B", each)]) for each in values]
+"""
+BACKLOG = """\
+from jetstream.core.metrics.prometheus import JetstreamMetricsCollector
+from prometheus_client import generate_latest
+JetstreamMetricsCollector().get_prefill_backlog_metric().set(3)
+print(generate_latest().decode())
+"""
+ASK = b'{"inputs": [{"name": "A", "datatype": "FP32", "shape": [1], "data": [1]}]}'
+
+
+@dataclass
+class Real:
+    """The control plane as the tests of workloads know a cluster, and what its adapter is told."""
+
+    api: Api
+    plane: ControlPlane
+    monitoring: Monitoring
+    name: str = "real"
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
+    controllers = (*CONTROLLERS, *WORKLOADS, "horizontal-pod-autoscaler-controller")
+    with ControlPlane(tmp_path_factory.mktemp("plane"), controllers=controllers, flags=QUICK) as plane:
+        api, monitoring = Api(plane.url, plane.authority, plane.token), Monitoring()
+        adapter = Adapter(api, plane.certificates, monitoring)
+        try:
+            adapter.register(api)
+            yield Real(api, plane, monitoring)
+        finally:
+            adapter.stop()
+            api.close()
+
+
+class Held:
+    """One model service in a namespace of its own, whose pods somebody makes ready."""
+
+    def __init__(self, real: Real, ns: str) -> None:
+        self.real, self.ns, self.lab = real, ns, Lab(real, ns)  # type: ignore[arg-type]  # a cluster without its other faces
+        self.seen: list[int] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def deploy(self, scaling: str) -> None:
+        async def work() -> None:
+            async with open_client(self.real.plane.kubeconfig) as client:
+                service = read(TEXT.format(scaling=scaling))
+                made = Rollout(client, service, service.model_dump(by_alias=True, mode="json", exclude_unset=True), self.ns)
+                await made.prepare()
+                await made.apply(lambda _: None, 60)
+
+        asyncio.run(work())
+
+    def shown(self) -> dict[str, Scaling]:
+        """What `models show` says of autoscalers."""
+
+        async def work() -> dict[str, Scaling]:
+            async with open_client(self.real.plane.kubeconfig) as client:
+                seen = await cluster.look(client, await cluster.one_record(client, "held", self.ns), self.ns)
+                return {each.name: each for each in seen.scalings}
+
+        return asyncio.run(work())
+
+    def pods(self, component: str = "server") -> list[str]:
+        found = self.lab.items("Pod", f"app.kubernetes.io/component={component}")
+        return [each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]]
+
+    def autoscaler(self, name: str = "held") -> Object:
+        path = f"/apis/autoscaling/v2/namespaces/{self.ns}/horizontalpodautoscalers/{name}"
+        return self.real.api.get(path).ok().json  # type: ignore[no-any-return]
+
+    def condition(self, kind: str, name: str = "held") -> Object:
+        return next((each for each in self.autoscaler(name)["status"].get("conditions") or () if each["type"] == kind), {})
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def _work(self) -> None:
+        """A kubelet of few words, which also notes every number of replicas that there ever was."""
+        while not self._stop.wait(0.1):
+            for pod in self.lab.items("Pod"):
+                if pod["status"].get("phase") == "Pending" and "deletionTimestamp" not in pod["metadata"]:
+                    self.lab.phase(pod, "Running", ready=True, startTime=pod["metadata"]["creationTimestamp"])
+            for each in self.lab.items("Deployment", "app.kubernetes.io/component=server"):
+                if self.seen[-1:] != [each["spec"]["replicas"]]:
+                    self.seen.append(each["spec"]["replicas"])
+
+
+@pytest.fixture
+def held(real: Real, request: pytest.FixtureRequest) -> Iterator[Held]:
+    ns = re.sub("[^a-z]+", "-", request.node.name)[5:40].strip("-")
+    real.api.post("/api/v1/namespaces", {"metadata": {"name": ns}}).ok(201)
+    found = Held(real, ns)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+@contextmanager
+def queue(folder: Path, url: str, count: int) -> Iterator[None]:
+    """So many requests that wait for a model which does not answer before this ends."""
+
+    def ask() -> None:
+        request = urllib.request.Request(f"{url}/v2/models/held/infer", ASK, {"Content-Type": "application/json"})
+        urllib.request.urlopen(request, timeout=120).read()
+
+    (folder / "hold").touch()
+    callers = [threading.Thread(target=ask) for _ in range(count)]
+    try:
+        for each in callers:
+            each.start()
+        yield
+    finally:
+        (folder / "hold").unlink()
+        for each in callers:
+            each.join(60)
+
+
+@contextmanager
+def collecting(held: Held, port: int) -> Iterator[None]:
+    """Collectors that read the real server again and again for the oldest pod; the others are as idle as it was at first."""
+    stop, idle = threading.Event(), scraped(port)
+
+    def work() -> None:
+        while not stop.wait(0.3):
+            for number, pod in enumerate(held.pods()):
+                held.real.monitoring.collect(held.ns, pod, idle if number else scraped(port))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10)
+
+
+def scraped(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+@contextmanager
+def real_triton(folder: Path) -> Iterator[triton.Triton]:
+    model = folder / "models" / "held"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(CONFIG)
+    (model / "1" / "model.py").write_text(HELD.format(hold=str(folder / "hold")))
+    with triton.running(folder / "models", folder / "triton.log") as server:
+        yield server
+
+
+def test_servers_follow_the_queue_of_a_real_triton(held: Held, tmp_path: Path) -> None:
+    with real_triton(tmp_path) as server:
+        held.deploy("autoscaling: {min: 1, max: 3}")
+        with collecting(held, server.metrics):
+            # 1. Idle: the metric is found, and one is enough.
+            eventually(lambda: held.condition("ScalingActive").get("reason") == "ValidMetricFound", 60, "a metric")
+            assert held.autoscaler()["status"]["currentReplicas"] == 1
+            # 2. 24 wait, 10 for each are wanted.
+            with queue(tmp_path, server.url, 25):
+                eventually(lambda: len(held.pods()) == 3, 60, "three servers")
+                [current] = eventually(lambda: held.autoscaler()["status"].get("currentMetrics"), 10, "a number")
+                assert current["pods"]["metric"]["name"] == "prometheus.googleapis.com|nv_inference_pending_request_count|gauge"
+                eventually(lambda: held.autoscaler()["status"]["currentMetrics"][0]["pods"]["current"] == {"averageValue": "8"}, 30)
+                shown = held.shown()["held"]
+                assert (shown.replicas, shown.state) == ("3 of 1–3", "8 of 10 nv_inference_pending_request_count")
+            # 3. Nothing waits any more: nobody goes before five minutes are over.
+            eventually(lambda: held.condition("AbleToScale").get("reason") == "ScaleDownStabilized", 30, "patience")
+            assert len(held.pods()) == 3
+            # 4. The same with less patience: they go one by one, and one stays.
+            behavior = {
+                "scaleDown": {"stabilizationWindowSeconds": 8, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 4}]}
+            }
+            path = f"/apis/autoscaling/v2/namespaces/{held.ns}/horizontalpodautoscalers/held"
+            held.real.api.patch(path, {"spec": {"behavior": behavior}}).ok()
+            eventually(lambda: len(held.pods()) == 1, 60, "one server")
+    assert held.seen == [1, 3, 2, 1]
+
+
+def test_taking_on_an_autoscaler_keeps_the_servers_that_there_are(held: Held) -> None:
+    held.deploy("replicas: 3")
+    eventually(lambda: len(held.pods()) == 3, 30, "three servers")
+    held.deploy("autoscaling: {min: 2, max: 4}")
+    eventually(lambda: held.condition("AbleToScale"), 30, "a look of the controller's")
+    assert held.seen == [3]
+    held.deploy("replicas: 2")
+    eventually(lambda: len(held.pods()) == 2, 30, "two servers")
+
+
+def test_a_metric_that_nobody_has_leaves_the_servers_alone_and_is_told(held: Held) -> None:
+    held.deploy("autoscaling: {min: 1, max: 3, metric: nv_inference_count}")  # a counter, as Triton has it
+    eventually(lambda: held.condition("ScalingActive").get("status") == "False", 60, "a refusal")
+    shown = held.shown()["held"]
+    assert shown.state == "fails"
+    assert shown.trouble
+    assert 'could not find the descriptor for metric "prometheus.googleapis.com/nv_inference_count/gauge"' in shown.trouble.words
+    assert shown.trouble.remedy.startswith("is an adapter of custom metrics installed")
+    assert len(held.pods()) == 1
+
+
+def test_stopping_and_starting_again_comes_back_to_the_least(held: Held) -> None:
+    held.deploy("autoscaling: {min: 2, max: 3}")
+    eventually(lambda: len(held.pods()) == 2, 60, "two servers")
+    held.deploy("replicas: 0\n  autoscaling: {min: 2, max: 3}")
+    eventually(lambda: not held.pods(), 60, "no server")
+    held.deploy("autoscaling: {min: 2, max: 3}")
+    eventually(lambda: len(held.pods()) == 2, 60, "two servers again")
+
+
+def test_the_gateway_grows_with_its_own_load(held: Held) -> None:
+    held.deploy("replicas: 1")
+    eventually(lambda: len(held.pods("gateway")) == 2, 60, "the least")
+
+    def busy() -> bool:
+        for pod in held.pods("gateway"):
+            held.real.monitoring.cpu[held.ns, pod] = 0.95
+        return len(held.pods("gateway")) == 4
+
+    eventually(busy, 60, "the most: 95% of a core where 70% are wanted")
+    eventually(lambda: held.shown()["gateway"].state == "95% of 70% cpu", 30, "what is shown")
+
+
+def test_the_gauge_of_a_real_jetstream_is_found() -> None:
+    done = subprocess.run([jetstream.python(), "-c", BACKLOG], capture_output=True, text=True, check=True, timeout=60)
+    monitoring = Monitoring()
+    monitoring.collect("models", "gemma-0", done.stdout)
+    assert monitoring.value(f"prometheus.googleapis.com/{jetstream_objects.METRIC}/gauge", "models", "gemma-0") == 3
