@@ -124,6 +124,6 @@ def drain(spec: ModelServiceSpec) -> Object:
     return {"lifecycle": {"preStop": {"sleep": {"seconds": min(_LAST_REQUESTS, max(int(spec.drain), 1))}}}}
 
 
-def grace(spec: ModelServiceSpec) -> Object:
-    """And has the document's time to finish."""
-    return {"terminationGracePeriodSeconds": int(spec.drain) + _LAST_REQUESTS}
+def grace(spec: ModelServiceSpec, ending: int = 0) -> Object:
+    """And has the document's time to finish, and so many seconds more where it takes long to put all away."""
+    return {"terminationGracePeriodSeconds": int(spec.drain) + _LAST_REQUESTS + ending}

@@ -18,7 +18,13 @@ KIND, PORT, GRPC_PORT = "openai", "http", ""
 IMAGES = {"tpu": "vllm/vllm-tpu:v0.27.0", "gpu": "vllm/vllm-openai:v0.27.0"}
 PORTS = {"http": 8000}
 METRIC = "vllm:num_requests_waiting"
+QUANTIZATIONS = {
+    "gpu": {"int8": "int8_per_channel_weight_only", "fp8": "fp8", "awq": "awq", "gptq": "gptq"},
+    "tpu": {"fp8": "fp8", "awq": "awq"},
+}
+"""What vLLM calls them, where it has them."""
 _CACHE, _MODELS = "/cache", "/models"
+_ENDING = 20  # seconds in which it lets go of its chips once all is answered
 _FUSE = {"gke-gcsfuse/volumes": "true"}
 
 
@@ -58,7 +64,9 @@ def _pod(service: ModelService, part: Vllm, found: Machines, version: Version) -
     )
     shared = {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}
     volumes = [shared, *volumes, *pods.secret_volumes(spec)]
-    return pods.pod(spec, [server], found.nodes(), volumes=volumes, **pods.grace(spec))
+    # A Service that is called vllm would else be told of as VLLM_PORT=tcp://…, which vLLM takes for a port of its own.
+    more = {"enableServiceLinks": False, **pods.grace(spec, _ENDING)}
+    return pods.pod(spec, [server], found.nodes(), volumes=volumes, **more)
 
 
 def _args(service: ModelService, part: Vllm, found: Machines) -> list[str]:
@@ -67,7 +75,7 @@ def _args(service: ModelService, part: Vllm, found: Machines) -> list[str]:
         source = f"{_MODELS}/{source.removeprefix('gs://').partition('/')[2]}"
     optional = {
         "dtype": part.dtype if part.dtype != "auto" else "",
-        "quantization": part.quantization,
+        "quantization": QUANTIZATIONS[found.shape.kind].get(part.quantization, ""),
         "max-model-len": part.max_model_len,
         "max-num-seqs": part.max_num_seqs,
         "download-dir": _CACHE if part.cache else "",
@@ -79,6 +87,8 @@ def _args(service: ModelService, part: Vllm, found: Machines) -> list[str]:
         f"--port={PORTS['http']}",
         f"--tensor-parallel-size={part.tensor_parallel or found.chips_per_host}",
         *(f"--{name}={value}" for name, value in optional.items() if value),
+        # Without this it cuts off what it is answering as soon as it is told to end.
+        f"--shutdown-timeout={max(int(service.spec.drain), 1)}",
         # Prompts belong to those who write them.
         "--no-enable-log-requests",
     ]
