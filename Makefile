@@ -105,6 +105,8 @@ lock: ## Resolve the newest allowed versions into requirements/, and those of ou
 	  set -- $$image; \
 	  $(COMPILE) --constraints requirements/dev.txt $${@:2} --output-file deploy/requirements/$$1.txt pyproject.toml; \
 	done
+	@$(subst --universal --python-version 3.11,--python-version 3.10 --python-platform x86_64-manylinux_2_28,$(COMPILE)) --upgrade \
+	  --output-file deploy/requirements/converter.txt deploy/requirements/converter.in
 
 clean: ## Remove what was made here, .venv included
 	@rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

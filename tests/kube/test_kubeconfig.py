@@ -109,6 +109,12 @@ def test_the_home_folder_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert headers(kubeconfig.load(environ={}).connection()) == {"authorization": "Bearer home"}
 
 
+def test_a_user_without_a_home_has_none_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 1_000_690_000)
+    assert kubeconfig.load(environ={}).files == ()
+
+
 def test_nothing_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):

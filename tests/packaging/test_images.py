@@ -39,6 +39,25 @@ def test_an_image_installs_what_is_locked_for_it_and_our_wheel(image: str, extra
     assert {re.split(r"[>=<;\[]", each)[0] for each in wanted} <= pinned(DEPLOY / "requirements" / f"{image}.txt").keys()
 
 
+def test_the_converter_installs_what_is_locked_with_the_library_of_its_jax() -> None:
+    installed = re.findall(r"pip install --no-cache-dir (.*)$", STAGES["converter"], re.MULTILINE)
+    locked = pinned(DEPLOY / "requirements" / "converter.txt")
+    assert installed[0].endswith("--require-hashes --requirement /requirements/converter.txt")
+    assert locked["jaxlib"] == locked["jax"]
+    wanted = re.findall(r"^([a-z0-9-]+)", (DEPLOY / "requirements" / "converter.in").read_text(), re.MULTILINE)
+    assert set(wanted) <= locked.keys()
+    assert re.search(r'^ARG TORCH="torch @ https://\S+\.whl#sha256=[0-9a-f]{64}"$', STAGES["converter"], re.MULTILINE)
+    assert installed[1:] == ['--no-deps "${TORCH}"']
+
+
+@pytest.mark.parametrize("image", [*OURS, "converter"])
+def test_an_image_says_which_version_of_what_it_is(image: str) -> None:
+    stage = STAGES[image] if image == "converter" else STAGES["base"] + STAGES[image]
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="?([\w. ]+?)"?(?=\s)', stage))
+    assert labels["version"] == __version__
+    assert labels["title"].startswith("Sliceworks")
+
+
 @pytest.mark.parametrize("image", [*OURS, "build"])
 def test_an_image_has_the_versions_that_are_tested(image: str) -> None:
     tested = pinned(ROOT / "requirements" / "dev.txt")

@@ -29,6 +29,14 @@ def test_where_twins_live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert homes.find("a").directory == tmp_path / ".local" / "state" / "sliceworks" / "twins" / "a"
 
 
+def test_a_user_without_a_home_is_told_to_name_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLICEWORKS_HOME", "XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 1_000_690_000)
+    with pytest.raises(UsageError, match="no home folder"):
+        homes.root()
+
+
 @pytest.mark.parametrize("name", ["", "A", "a/b", "..", "a" * 64, "-a"])
 def test_a_name_that_is_no_name(name: str) -> None:
     with pytest.raises(UsageError):

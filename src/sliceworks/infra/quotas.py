@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
+from sliceworks.base import folders
 from sliceworks.base.errors import CloudError, CloudNotFound, SliceworksError
 from sliceworks.catalog import quotas as counted
 from sliceworks.infra.checks import Finding
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 NAME = "quotas"
-_LOGIN = Path("~/.config/gcloud/application_default_credentials.json")
+_LOGIN = Path(".config/gcloud/application_default_credentials.json")
 _CONSOLE = "https://console.cloud.google.com/iam-admin/quotas?project="
 
 
@@ -112,4 +113,5 @@ async def _read(environment: Environment, target: Target) -> tuple[list[Object],
 
 def _logged_in() -> bool:
     """Whether Google's own tools would find credentials at once: to look for a metadata server takes seconds."""
-    return bool(os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")) or _LOGIN.expanduser().exists()
+    own = folders.home()
+    return bool(os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")) or (own is not None and (own / _LOGIN).exists())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base import folders
 from sliceworks.base.errors import InvalidDocument, SliceworksError, UsageError
 from sliceworks.kube.connection import Connection
 from sliceworks.kube.in_cluster import in_cluster, is_in_cluster
@@ -90,7 +91,8 @@ def load(path: str | Path | None = None, environ: Mapping[str, str] = os.environ
     if path is not None:
         return merge([_read(Path(path).expanduser())])
     listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    files = listed or [Path.home() / ".kube" / "config"]
+    own = folders.home()
+    files = listed or ([own / ".kube" / "config"] if own else [])
     return merge([_read(file) for file in files if file.exists()])
 
 

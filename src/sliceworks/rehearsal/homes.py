@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base import clock, names
+from sliceworks.base import clock, folders, names
 from sliceworks.base.errors import SliceworksError, UsageError
 
 if TYPE_CHECKING:
@@ -187,8 +187,14 @@ def root() -> Path:
         return Path(own).expanduser().absolute()
     state = os.environ.get("XDG_STATE_HOME")
     # The XDG rules: a relative path there counts as none.
-    base = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
-    return base / "sliceworks"
+    if state and Path(state).is_absolute():
+        return Path(state) / "sliceworks"
+    home = folders.home()
+    if home is None:
+        raise UsageError(
+            "this user has no home folder, and so no place for twins", hint="name one: SLICEWORKS_HOME=/tmp/sliceworks"
+        )
+    return home / ".local" / "state" / "sliceworks"
 
 
 def _taken(descriptor: int) -> bool:
