@@ -124,7 +124,7 @@ def test_a_failure_of_any_step_fails_the_converter() -> None:
     script = job["spec"]["template"]["spec"]["containers"][0]["command"][2]
     assert script.startswith("set -euo pipefail\n")
     assert "||" not in script.replace('|| { echo "the converter wrote nothing" >&2; exit 1; }', "")
-    assert script.index("cp --recursive .") < script.index("commit_success.txt")
+    assert script.index("rsync --recursive .") < script.index("commit_success.txt")
 
 
 def test_work_that_changes_is_another_job() -> None:

@@ -1,8 +1,9 @@
-"""The converter's script, run with programs that stand in for gcloud and for the module: the failure of any step is its own."""
+"""The scripts of a Sax cell, run with programs that stand in for gcloud, Python and saxutil: any step that fails fails them."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -18,24 +19,51 @@ if TYPE_CHECKING:
 GCLOUD = """#!/bin/bash
 echo "gcloud $*" >> "$LOG"
 [[ "$*" != $FAIL ]] || exit 7
+[[ "$*" != storage\\ ls\\ *converted-* || -n "$DONE" ]] || exit 1
 """
 PYTHON = """#!/bin/bash
 echo "python3 $*" >> "$LOG"
 [[ "python3 $*" != $FAIL ]] || exit 9
+if [[ "$*" == -c* ]]; then echo /opt/tools; exit 0; fi
+if [[ "$*" == */offline_quantize.py* ]]; then mkdir -p "${3#*=}" && echo eight > "${3#*=}/a"; exit 0; fi
 [ -n "$EMPTY" ] || { mkdir -p "$6/checkpoint_00000000/state" && echo weights > "$6/checkpoint_00000000/state/a"; }
 """
 
 
-def run(tmp_path: Path, fail: str = "nothing", empty: str = "") -> tuple[int, list[str]]:
-    [job] = [each for each in manifests(example("llama2-7b-saxml")) if "convert" in each["metadata"]["name"]]
-    script = job["spec"]["template"]["spec"]["containers"][0]["command"][2].replace("/checkpoints", str(tmp_path / "work"))
-    for name, text in (("gcloud", GCLOUD), ("python3", PYTHON)):
+SAXUTIL = """#!/bin/bash
+echo "saxutil $*" >> "$LOG"
+[ "$1" != ls ] || { [ -e "$WORK/published" ] || exit 1; echo "| llama2-7b | $(grep -c ' ls ' "$LOG") | $(cat "$WORK/address") |"; }
+if [ "$1" = publish ]; then touch "$WORK/published"; fi
+if [ "$1" = unpublish ]; then rm "$WORK/published"; fi
+"""
+SLEEP = """#!/bin/bash
+[ -z "$LATER" ] || echo "$LATER" > "$WORK/address"
+"""
+
+
+def played(tmp_path: Path, script: str, **variables: str) -> tuple[int, list[str]]:
+    """Run a script; what it asked of the programs."""
+    for name, text in (("gcloud", GCLOUD), ("python3", PYTHON), ("saxutil", SAXUTIL), ("sleep", SLEEP)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     log = tmp_path / "log"
-    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "LOG": str(log), "FAIL": fail, "EMPTY": empty}
-    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, check=False)
+    given = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "LOG": str(log), "WORK": str(tmp_path), **variables}
+    done = subprocess.run(["bash", "-c", script], env=given, capture_output=True, check=False)
     return done.returncode, log.read_text().splitlines()
+
+
+def script_of(name: str, kind: str) -> str:
+    [job] = [each for each in manifests(example(name)) if f"-{kind}-" in each["metadata"]["name"]]
+    return str(job["spec"]["template"]["spec"]["containers"][0]["command"][2])
+
+
+def run(
+    tmp_path: Path, fail: str = "nothing", empty: str = "", done: str = "", name: str = "llama2-7b-saxml"
+) -> tuple[int, list[str]]:
+    script = script_of(name, "convert").replace("/checkpoints", str(tmp_path / "work"))
+    code, log = played(tmp_path, script, FAIL=fail, EMPTY=empty, DONE=done)
+    assert log[0].startswith("gcloud storage ls gs://my-project-saxml-models/llama2-")
+    return code, log[1:]
 
 
 def test_a_checkpoint_is_downloaded_converted_uploaded_and_marked_last(tmp_path: Path) -> None:
@@ -45,8 +73,9 @@ def test_a_checkpoint_is_downloaded_converted_uploaded_and_marked_last(tmp_path:
     assert log[0] == f"gcloud storage cp --recursive gs://my-project-saxml-models/meta/llama-2-7b/* {tmp_path}/work/base"
     assert log[1].startswith("python3 -m saxml.tools.convert_llama_ckpt --base ")
     assert log[1].endswith(" --model-size=7b")
-    assert log[2] == f"gcloud storage cp --recursive . {target}"
-    marks = {line.rpartition(" ")[2] for line in log[3:-1]}
+    assert log[2] == f"gcloud storage rsync --recursive . {target}"
+    assert re.fullmatch(f"gcloud storage cp commit_success.txt {target}/converted-[0-9a-f]{{8}}", log[-1])
+    marks = {line.rpartition(" ")[2] for line in log[3:-2]}
     folders = ("", "checkpoint_00000000/", "checkpoint_00000000/state/")
     assert marks == {f"{target}/{folder}commit_success.txt" for folder in folders}
 
@@ -56,9 +85,10 @@ def test_a_checkpoint_is_downloaded_converted_uploaded_and_marked_last(tmp_path:
     [
         "storage cp --recursive gs://*",
         "python3*",
-        "storage cp --recursive . *",
+        "storage rsync --recursive . *",
         "storage cp *state/commit_success.txt",
-        "storage ls*",
+        "storage ls *commit_success.txt",
+        "storage cp commit_success.txt *converted-*",
     ],
 )
 def test_any_step_that_fails_fails_the_job(tmp_path: Path, fail: str) -> None:
@@ -69,4 +99,57 @@ def test_any_step_that_fails_fails_the_job(tmp_path: Path, fail: str) -> None:
 def test_a_converter_that_writes_nothing_has_failed(tmp_path: Path) -> None:
     code, log = run(tmp_path, empty="yes")
     assert code == 1
-    assert not any("storage cp --recursive ." in line for line in log)
+    assert not any("storage rsync" in line for line in log)
+
+
+def test_what_was_converted_before_is_not_converted_again(tmp_path: Path) -> None:
+    assert run(tmp_path, done="yes") == (0, [])
+
+
+def test_weights_in_eight_bits_take_the_place_of_sixteen(tmp_path: Path) -> None:
+    code, log = run(tmp_path, name="llama2-13b-saxml")
+    assert code == 0
+    state = f"{tmp_path}/work/pax/checkpoint_00000000/state"
+    tool = "python3 /opt/tools/offline_quantize.py"
+    assert log[3] == f"{tool} --input_dir={tmp_path}/work/float --output_dir={state} --quantization_configs=gptj"
+    assert (tmp_path / "work/float/a").read_text() == "weights\n"
+    assert (tmp_path / "work/pax/checkpoint_00000000/state/a").read_text() == "eight\n"
+    assert run(tmp_path, "python3 */offline_quantize.py*", name="llama2-13b-saxml")[0] != 0
+
+
+@pytest.mark.parametrize(("there", "later", "code"), [("10.0.0.1:10001", "", 0), ("N/A", "10.0.0.1:10001", 0), ("N/A", "", 3)])
+def test_a_model_is_published_when_a_server_has_it(tmp_path: Path, there: str, later: str, code: int) -> None:
+    (tmp_path / "address").write_text(there)
+    script = script_of("llama2-7b-saxml", "publish").replace("/tmp/listed", str(tmp_path / "listed"))
+    ended, log = played(tmp_path, script, LATER=later)
+    assert ended == code
+    listed = "saxutil ls /sax/test/llama2-7b"
+    assert log[:2] == [listed, log[1]]
+    assert log[1].startswith("saxutil publish /sax/test/llama2-7b saxml.server.pax.lm.params.lm_cloud.LLaMA7BFP16TPUv5e gs://")
+    assert log[2:] == [listed] * {"": 1 if not code else 180}.get(later, 2)
+
+
+def test_a_model_that_is_there_already_is_published_anew(tmp_path: Path) -> None:
+    (tmp_path / "address").write_text("10.0.0.1:10001")
+    (tmp_path / "published").touch()
+    script = script_of("llama2-7b-saxml", "publish").replace("/tmp/listed", str(tmp_path / "listed"))
+    code, log = played(tmp_path, script)
+    assert (code, [line.split()[1] for line in log]) == (0, ["ls", "unpublish", "publish", "ls"])
+
+
+def test_the_cell_is_written_down_before_it_is_led(tmp_path: Path) -> None:
+    [admin] = [
+        each
+        for each in manifests(example("llama2-70b-saxml"))
+        if each["metadata"]["name"] == "llama2-70b-admin" and each["kind"] == "Deployment"
+    ]
+    for name in ("admin_config", "admin_server"):
+        (tmp_path / name).write_text(f'#!/bin/bash\necho "{name} $*" >> "$LOG"\n')
+        (tmp_path / name).chmod(0o755)
+    code, log = played(tmp_path, admin["spec"]["template"]["spec"]["containers"][0]["command"][2])
+    cell = "--sax_cell=/sax/llama70b --sax_root=gs://my-project-saxml-admin/sax-root"
+    assert code == 0
+    assert log == [
+        f"admin_config {cell} --fs_root=gs://my-project-saxml-admin/sax-fs-root --alsologtostderr",
+        f"admin_server {cell} --port=10000 --alsologtostderr",
+    ]

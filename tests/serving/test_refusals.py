@@ -65,6 +65,23 @@ def refused(tmp_path: Path, text: str, name: str = "served") -> str:
             ("model.yaml:11", "class LLaMA70BFP16TPUv5e is laid out for 16 chips, v5litepod-8 has 8", "take v5litepod-16"),
         ),
         (
+            sax("v5litepod-16", "LLaMA70BFP16TPUv5e16"),
+            ("model.yaml:11", "Sax 1.1 has no class LLaMA70BFP16TPUv5e16", "take LLaMA70BFP16TPUv5e, or servers of a later one"),
+        ),
+        (sax("v5litepod-8", "LLaMA70BInt8TPUv5e8"), ("Sax 1.1 has no class LLaMA70BInt8TPUv5e8", "with spec.image")),
+        (
+            sax("v5litepod-1", "LLaMA13B") + "        convert: {source: gs://models/meta, image: 'c:1', memory: 160G}\n",
+            ("model.yaml:13", "LLaMA13B loads weights in eight bits, and the converter writes sixteen", "convert.quantize"),
+        ),
+        (
+            sax("v5litepod-16", "LLaMA70BFP16TPUv5e") + "        convert: {source: gs://models/meta, image: 'c:1', memory: 220G}\n",
+            ("model.yaml:13", "converting a takes about 552 GB of memory, it may have 220G"),
+        ),
+        (
+            sax("v5litepod-4", checkpoint="None") + "        convert: {source: gs://models/meta, image: 'c:1'}\n",
+            ("a converted checkpoint needs a folder of a bucket",),
+        ),
+        (
             vllm("l4-1", "meta-llama/Llama-3.1-70B-Instruct"),
             ("model.yaml:6", "the weights of a take about 130 GiB, l4-1 has 24 GiB", "quantized"),
         ),

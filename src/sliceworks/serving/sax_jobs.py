@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -14,24 +15,46 @@ if TYPE_CHECKING:
     from sliceworks.specs.serving import ModelService, Saxml, SaxModel
 
 Object = dict[str, Any]
+SERVER_PORT = 10001
 _FOLDER = "/checkpoints"
 _MODULE = "saxml.server.pax.lm.params.lm_cloud"
 _CONVERTING = {RUN_SECONDS: "1200", **pods.SIMULATED}
 _PUBLISHING = {RUN_SECONDS: "60", **pods.SIMULATED}
+_NOT_LOADED = 3
 # Every step's failure ends the script, and so fails the Job. Orbax takes a checkpoint in a bucket for whole only where each of
-# its folders has the mark: marks go up last, when everything else is there.
+# its folders has the mark: marks go up last, when everything else is there, and at the very end a mark of ours for whoever comes
+# again.
 _CONVERT = """\
 set -euo pipefail
+if gcloud storage ls {done}; then echo "it was converted before"; exit 0; fi
 mkdir -p {folder}/base {folder}/pax
 gcloud storage cp --recursive {source}/* {folder}/base
 python3 -m {module} --base {folder}/base --pax {folder}/pax {args}
-cd {folder}/pax
+{quantize}cd {folder}/pax
 [ -n "$(find . -type f)" ] || {{ echo "the converter wrote nothing" >&2; exit 1; }}
-gcloud storage cp --recursive . {target}
+gcloud storage rsync --recursive . {target}
 find . -type d -exec touch {{}}/commit_success.txt \\;
 find . -name commit_success.txt | while read -r mark; do gcloud storage cp "$mark" {target}/"${{mark#./}}"; done
 gcloud storage ls {target}/**/commit_success.txt
+gcloud storage cp commit_success.txt {done}
 """
+# Sax's own tool reads and writes the state alone; what else there is of a checkpoint stays as it is.
+_QUANTIZE = """\
+tools=$(python3 -c 'import saxml.tools; print(list(saxml.tools.__path__)[0])')
+mv {folder}/pax/{checkpoint}/state {folder}/float
+cd {folder}/pax/{checkpoint}
+python3 "$tools/offline_quantize.py" --input_dir={folder}/float --output_dir="$PWD/state" --quantization_configs={name}
+"""
+# A model is published at once and loaded in its own time: it is there when the list names a server's address.
+_WAIT = """\
+for try in $(seq {tries}); do
+  saxutil ls {path} | tee {scratch}/listed
+  if grep -q :{port} {scratch}/listed; then exit 0; fi
+  sleep {pause}
+done
+echo "no server has loaded it: their logs say why" >&2
+exit {code}"""
+_PAUSE = 10
 
 
 def model_class(model: SaxModel) -> str:
@@ -48,13 +71,19 @@ def _conversion(service: ModelService, model: SaxModel) -> Object:
     wanted = model.convert
     assert wanted is not None
     # The class names a folder such as checkpoint_00000000 within what the converter writes.
-    target = model.checkpoint.rstrip("/").rpartition("/")[0]
+    target, _, checkpoint = model.checkpoint.rstrip("/").rpartition("/")
+    source = wanted.source.rstrip("/")
+    work = [source, wanted.module, *wanted.args, wanted.quantize or "", checkpoint]
+    digest = hashlib.sha256(shlex.join(work).encode()).hexdigest()[:8]
+    quantize = _QUANTIZE.format(folder=_FOLDER, checkpoint=shlex.quote(checkpoint), name=wanted.quantize)
     script = _CONVERT.format(
         folder=_FOLDER,
-        source=shlex.quote(wanted.source.rstrip("/")),
+        source=shlex.quote(source),
         module=shlex.quote(wanted.module),
         args=shlex.join(wanted.args),
+        quantize=quantize if wanted.quantize else "",
         target=shlex.quote(target),
+        done=shlex.quote(f"{target}/converted-{digest}"),
     )
     container = pods.container(
         "convert",
@@ -92,7 +121,9 @@ def _publish(service: ModelService, part: Saxml, model: SaxModel) -> list[str]:
     known = shlex.quote(path)
     # Sax can change the number of a published model's servers, and nothing else of it.
     again = f"if saxutil ls {known}; then saxutil unpublish {known}; fi"
-    return [again, shlex.join(["saxutil", "publish", *words]), f"saxutil ls {known}"]
+    tries = max(int(service.spec.start_within) // _PAUSE, 1)
+    wait = _WAIT.format(path=known, port=SERVER_PORT, tries=tries, pause=_PAUSE, scratch=pods.SCRATCH, code=_NOT_LOADED)
+    return [again, shlex.join(["saxutil", "publish", *words]), wait]
 
 
 def _saxutil(service: ModelService, part: Saxml, root: str, lines: list[str]) -> Object:
@@ -104,4 +135,6 @@ def _saxutil(service: ModelService, part: Saxml, root: str, lines: list[str]) ->
         env=[{"name": "SAX_ROOT", "value": root}],
     )
     template = objects.template(service, "publisher", pods.pod(service.spec, [container], {}), **_PUBLISHING)
-    return objects.job(service, "publish", "publisher", template, tries=6)
+    # A server that cannot load a model will not do so when it is published anew.
+    at_once = {"action": "FailJob", "onExitCodes": {"containerName": "saxutil", "operator": "In", "values": [_NOT_LOADED]}}
+    return objects.job(service, "publish", "publisher", template, tries=6, podFailurePolicy={"rules": [at_once]})

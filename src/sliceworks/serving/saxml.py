@@ -16,10 +16,17 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 KIND, PORT, GRPC_PORT = "sax", "grpc", ""
 IMAGE = "us-docker.pkg.dev/cloud-tpu-images/inference/sax-model-server:v1.1.0"
-PORTS = {"grpc": 10001}
+PORTS = {"grpc": sax_jobs.SERVER_PORT}
 ADMIN_PORTS = {"grpc": 10000, "http": 8080}
 CHIPS = {"v4": "tpuv4", "v5e": "tpuv5e"}
 """What Sax calls the chips that it knows."""
+# A cell must be written down before a server can lead it. The image's own script does both, but knows no root than its bucket's and
+# keeps the signal to end for itself.
+_START = """\
+set -eu
+admin_config --sax_cell={cell} --sax_root={root} --fs_root=gs://{bucket}/sax-fs-root --alsologtostderr
+exec admin_server --sax_cell={cell} --sax_root={root} --port={port} --alsologtostderr
+"""
 
 
 def root(part: Saxml) -> str:
@@ -57,16 +64,15 @@ def _admin(service: ModelService, part: Saxml) -> Object:
         "admin",
         part.admin_image,
         small(part.admin.cpu, part.admin.memory),
-        args=[f"--sax_cell={part.cell}", f"--sax_root={root(part)}", f"--port={ADMIN_PORTS['grpc']}"],
+        command=["bash", "-c", _START.format(cell=part.cell, root=root(part), bucket=part.admin_bucket, port=ADMIN_PORTS["grpc"])],
         env=_cell(part),
         ports=ADMIN_PORTS,
         read_only=service.spec.read_only_root,
         readinessProbe=asked,
         livenessProbe={**asked, "failureThreshold": 6},
     )
-    template = objects.template(
-        service, "admin", pods.pod(service.spec, [server], pool(part.admin.pool), **pods.grace(service.spec))
-    )
+    pod = pods.pod(service.spec, [server], pool(part.admin.pool), **pods.grace(service.spec))
+    template = objects.template(service, "admin", pod, **pods.SIMULATED)
     found = objects.deployment(service, f"{service.metadata.name}-admin", "admin", template, replicas=1)
     # Two admin servers of one cell would both want to lead it.
     found["spec"]["strategy"] = {"type": "Recreate"}

@@ -17,33 +17,37 @@ _HALF = 2.0
 
 
 class SaxClass(NamedTuple):
-    """A class of Sax's own: billions of parameters, bytes of each, and the chips it is laid out for (0: not told)."""
+    """A class of Sax's own: billions of parameters, bytes of each, the chips that it is laid out for, and the release that it
+    came with."""
 
     billions: float
     bytes: float
     chips: int
+    since: tuple[int, int] = (1, 1)
 
 
+_LATER = (1, 3)
+"""In no release yet: from Sax's sources after 1.2."""
 SAX_CLASSES = {
     "LLaMA7BFP16": SaxClass(6.74, 2, 1),
     "LLaMA7BFP16TPUv4": SaxClass(6.74, 2, 4),
     "LLaMA7BFP16TPUv5e": SaxClass(6.74, 2, 4),
     "LLaMA7B": SaxClass(6.74, 2, 1),
-    "LLaMA7BTPUv5e4": SaxClass(6.74, 2, 4),
-    "LLaMA7BTPUv5e8": SaxClass(6.74, 2, 8),
-    "LLaMA7BTPUv5e16": SaxClass(6.74, 2, 16),
-    "LLaMA7BContinuousBatchingTPUv5e4": SaxClass(6.74, 2, 4),
-    "LLaMA7BContinuousBatchingTPUv5e8": SaxClass(6.74, 2, 8),
+    "LLaMA7BTPUv5e4": SaxClass(6.74, 2, 4, (1, 2)),
+    "LLaMA7BTPUv5e8": SaxClass(6.74, 2, 8, _LATER),
+    "LLaMA7BTPUv5e16": SaxClass(6.74, 2, 16, _LATER),
+    "LLaMA7BContinuousBatchingTPUv5e4": SaxClass(6.74, 2, 4, (1, 2)),
+    "LLaMA7BContinuousBatchingTPUv5e8": SaxClass(6.74, 2, 8, _LATER),
     "LLaMA13B": SaxClass(13.02, 1, 1),
     "LLaMA33B": SaxClass(32.5, 1, 4),
     "LLaMA65B": SaxClass(65.2, 1, 4),
-    "LLaMA70BFP16TPUv5e": SaxClass(68.98, 2, 0),
-    "LLaMA70BFP16TPUv5e16": SaxClass(68.98, 2, 16),
+    "LLaMA70BFP16TPUv5e": SaxClass(68.98, 2, 16),
+    "LLaMA70BFP16TPUv5e16": SaxClass(68.98, 2, 16, _LATER),
     "LLaMA70BFP16TPUv5e32": SaxClass(68.98, 2, 32),
     "LLaMA70BFP16TPUv5e64": SaxClass(68.98, 2, 64),
-    "LLaMA70BInt8TPUv5e8": SaxClass(68.98, 1, 8),
+    "LLaMA70BInt8TPUv5e8": SaxClass(68.98, 1, 8, (1, 2)),
 }
-"""As Sax publishes them; a class with `chips` runs on that many and no other number."""
+"""As Sax publishes them: each runs on its number of chips and no other."""
 
 
 def sax_class(name: str) -> SaxClass | None:

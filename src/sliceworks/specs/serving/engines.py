@@ -28,6 +28,9 @@ class Conversion(Spec):
     source: Place = Field(description="The checkpoint as its makers publish it.")
     module: str = Field(default="saxml.tools.convert_llama_ckpt", description="The Python module that converts.")
     args: list[str] = Field(default_factory=list, description="Such as --model-size=7b.")
+    quantize: Literal["gptj", "gemma2b", "gemma7b", "llama2-70b-weight-linear-only-int8"] | None = Field(
+        default=None, description="Sax's plan for classes that load weights in eight bits; gptj for Llama 2 of 7B and 13B."
+    )
     image: Image = Field(description="The converter of the environment's registry.")
     pool: Pool = Pool()
     cpu: Amount = "8"
