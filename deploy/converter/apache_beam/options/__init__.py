@@ -1,0 +1,1 @@
+"""Beam's options."""
