@@ -11,6 +11,7 @@ from sliceworks import catalog
 from sliceworks.base import clock, yamls
 from sliceworks.base.errors import SliceworksError, TimedOut, Unreachable
 from sliceworks.kube.client import Client
+from sliceworks.kube.resources import Resource
 from sliceworks.kube.well_known import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -251,6 +252,22 @@ def test_a_canary_gets_requests_once_it_is_ready_and_goes_when_all_have_heard() 
         await platform.deploy(alone)
         assert clock.loop_time() - before >= 10
         assert await platform.names(SERVICE, "triton") == {"densenet-mesh"}
+
+    played(play)
+
+
+def test_what_routes_of_two_services_share_stays_for_the_other() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.install_routes()
+        canary = "  canary:\n    weight: 10\n    image: nvcr.io/nvidia/tritonserver:25.09-py3\n"
+        two = changed("densenet-triton-mesh", canary, "  gateway: {image: 'g:1'}\n")
+        first = two.model_copy(update={"spec": two.spec.model_copy(update={"replicas": 1})})
+        await platform.deploy(first)
+        second = first.model_copy(update={"metadata": first.metadata.model_copy(update={"name": "second"})})
+        await platform.deploy(second)
+        await platform.deploy(second.model_copy(update={"spec": second.spec.model_copy(update={"route": None})}))
+        rules = Resource("networking.istio.io", "v1", "DestinationRule", "destinationrules")
+        assert await platform.names(rules, "triton") == {"gateway"}
 
     played(play)
 

@@ -139,14 +139,12 @@ class Rollout:
         return records.read(await self._apply(records.write(self.service, self.document, objects)))
 
     async def _prune(self) -> None:
-        gone = self._recorded() - {records.reference(each) for each in self._objects}
+        shared = frozenset(reference for each in self._known if each is not self._before for reference in each.objects)
+        gone = self._recorded() - {records.reference(each) for each in self._objects} - shared
         old = self._before.service.spec.gateway if self._before else None
         new = self.service.spec.gateway
         if old and (new is None or new.name != old.name):
-            staying = cluster.neighbours(self.name, old.name, self._known)
-            await _share(self.client, self.namespace, staying)
-            if staying:
-                gone -= {records.reference(each) for each in front.manifests([each.service for each in staying])}
+            await _share(self.client, self.namespace, cluster.neighbours(self.name, old.name, self._known))
         if self.service.spec.route and any(each.kind == "Service" for each in gone):
             await clock.sleep(_HEARD)
         for each in gone:
