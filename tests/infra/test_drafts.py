@@ -64,7 +64,7 @@ def test_a_region_without_them_is_refused_with_zones_that_have_them(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_init_writes_what_check_accepts_and_what_the_document_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_writes_what_check_accepts_and_what_the_document_names(tmp_path: Path) -> None:
     file = tmp_path / "environment.yaml"
     assert main.run(["env", "init", "--from", "self-service", "--project", "acme-ml", "-o", str(file)]) == 0
     assert main.run(["env", "check", "-f", str(file)]) == 0

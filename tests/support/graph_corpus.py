@@ -279,10 +279,10 @@ def compiled(case: Case) -> Object:
     return {"accepted": True, "order": list(graph.order), "crd": _without_empty(shown)}
 
 
-def _without_empty(value: Any, name: str = "") -> Any:
+def _without_empty(value: Any) -> Any:
     """A definition as the API server stores it: it has no empty `properties`."""
     if isinstance(value, dict):
-        return {key: _without_empty(item, key) for key, item in value.items() if not (key == "properties" and item == {})}
+        return {key: _without_empty(item) for key, item in value.items() if not (key == "properties" and item == {})}
     return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 

@@ -17,9 +17,7 @@ def job(lab: Lab, name: str = "work", *, restart: str = "Never", pod: Object | N
     return lab.create("Job", name, {"template": template(restartPolicy=restart, **(pod or {})), **spec})
 
 
-def done(
-    lab: Lab, case: str, *, condition: str = "Complete", last: str = "Completed", events: int = 1, name: str = "work"
-) -> Object:
+def done(lab: Lab, case: str, *, condition: str = "Complete", last: str = "Completed", name: str = "work") -> Object:
     """Wait for a Job's end and compare all of it."""
     found = lab.until_condition("Job", name, condition, seconds=60)
     pods = sorted((summary(pod) for pod in lab.items("Pod")), key=lambda pod: (pod["annotations"] or {}, pod["phase"]).__repr__())

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sliceworks.console.here import Console
     from sliceworks.console.world import World
 
-DEFAULT_PORT = 8710
 _READING = 120.0  # seconds that a cluster may take to be read
 _TIDY_EVERY = 600.0
 _GRACE = 2  # seconds that open pages have to end

@@ -83,7 +83,7 @@ class Run:
         write_test(self._folder, self._plan, **where, csv=self._locust.csv, web=self._locust.port)
         master = await self._master() if workers > 1 else None
         try:
-            self._senders = [await self._sender(index, master) for index in range(workers)]
+            self._senders = [await self._sender(master) for _ in range(workers)]
             ender = asyncio.create_task(self._end_when_told())
             await asyncio.gather(*(self._follow(index, each) for index, each in enumerate(self._senders)))
             ender.cancel()
@@ -109,7 +109,7 @@ class Run:
             raise not_started("", self._folder)
         return process, str(orjson.loads(line)["port"])
 
-    async def _sender(self, index: int, master: tuple[asyncio.subprocess.Process, str] | None) -> asyncio.subprocess.Process:
+    async def _sender(self, master: tuple[asyncio.subprocess.Process, str] | None) -> asyncio.subprocess.Process:
         return await self._start(*(("--role", "worker", "--port", master[1]) if master else ("--role", "local")))
 
     async def _follow(self, index: int, sender: asyncio.subprocess.Process) -> None:

@@ -52,7 +52,7 @@ def custom_document(group: str, version: str, definitions: Iterable[Node]) -> by
         if found is None:
             continue
         served = _custom_served(spec, found)
-        own |= _custom_components(spec, found, served)
+        own |= _custom_components(found, served)
         paths |= resource_paths(where, spec["names"]["plural"], spec["scope"] == "Namespaced", served)
         shared |= {below.component for below in served.below if below.component == _SCALE}
     return _document(where, paths, {**_closed(shared), **own})
@@ -157,7 +157,7 @@ def _custom_served(spec: Node, version: Node) -> Served:
     return Served(own, _OBJECT_VERBS, component, listed, strategic=False, below=tuple(parts))
 
 
-def _custom_components(spec: Node, version: Node, served: Served) -> dict[str, Node]:
+def _custom_components(version: Node, served: Served) -> dict[str, Node]:
     root = dict((version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"})
     described = root.get("properties", {})
     standard = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}

@@ -67,7 +67,7 @@ def check(document: Document) -> tuple[BaseModel | None, list[InvalidDocument]]:
 
 
 def _problem(document: Document, model: type[BaseModel], found: Any) -> InvalidDocument:
-    path = tuple(step for step in found["loc"] if not _is_choice(document, found["loc"], step))
+    path = tuple(step for step in found["loc"] if not _is_choice(step))
     shown = _shown(path)
     if found["type"] == "extra_forbidden":
         text = f"unknown field {shown}{_closest(str(path[-1]), _fields(model, path[:-1]))}"
@@ -80,7 +80,7 @@ def _problem(document: Document, model: type[BaseModel], found: Any) -> InvalidD
     return InvalidDocument(text, place=document.place(*path))
 
 
-def _is_choice(document: Document, path: tuple[str | int, ...], step: str | int) -> bool:
+def _is_choice(step: str | int) -> bool:
     """Steps that name a variant of a union are pydantic's, not the document's."""
     return isinstance(step, str) and ("[" in step or step.startswith("function-"))
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Object = dict[str, Any]
 DRIFT = {"update": "changed", "replace": "changed", "delete": "gone", "create": "gone", "refused": "changed"}
 _SECRET = ("secret", "password", "token", "key", "certificate", "credential")
 HIDDEN = "not shown"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sliceworks.console.kinds import CLUSTER_QUEUES, JOBSETS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from sliceworks.console.views import whys
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Key
     from sliceworks.training.standing import Standing
 
-Object = dict[str, Any]
 KINDS = (CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS)
 SHOWN = 6  # of those who wait in a queue, so many are named
 _CHIPS = "/"  # chips are the resources that have a vendor in their name

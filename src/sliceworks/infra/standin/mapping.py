@@ -44,7 +44,7 @@ def body(block: Block, state: Object, names: Names, at: str = "") -> Object:
         silent = path in names.local or (attribute.only_computed and path not in names.sent)
         if silent or value is None or value is UNKNOWN:
             continue
-        _put(made, names.renamed.get(path, camel(name)), _to_api(attribute, value))
+        _put(made, names.renamed.get(path, camel(name)), _to_api(value))
     for name, nested in block.blocks.items():
         path = at + name
         if path in names.local or not state.get(name):
@@ -61,7 +61,7 @@ def _to_object(nested: Nested, value: Any, names: Names, at: str) -> Any:
     return [body(nested.block, each, names, at) for each in value]
 
 
-def _to_api(attribute: Attribute, value: Any) -> Any:
+def _to_api(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

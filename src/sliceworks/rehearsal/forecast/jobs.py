@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.workloads.kueue.core.model import Item, Key
 
 Object = dict[str, Any]
-QUEUED, RUNNING, HELD, ENDED = "queued", "running", "held", "ended"
+QUEUED, RUNNING, HELD = "queued", "running", "held"
 _BEFORE = "accumulatedPastExecutionTimeSeconds"
 _ENDS = ("Succeeded", "Failed", "JobFinished")
 _NUMBERS = re.compile(r"([-_.]?(\d+|[0-9a-f]*\d[0-9a-f]{4,}))+$")

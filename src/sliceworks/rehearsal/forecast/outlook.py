@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LOW, HIGH = 0.05, 0.95
 _WORK, _FEWEST, _MOST = 40_000, 20, 200
-STARTS, NEVER, UNKNOWN = "starts", "never", "unknown"
+STARTS = "starts"
 
 
 @dataclass(frozen=True, slots=True)

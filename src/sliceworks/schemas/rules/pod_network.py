@@ -72,10 +72,10 @@ def _searches(out: Errors, searches: list[str], path: str) -> None:
     for index, search in enumerate(searches):
         if search != "." and name_rules.dns1123_subdomain_errors(search.removesuffix(".").replace("_", "a")):
             name = search.removesuffix(".")
-            out += [invalid(f"{path}[{index}]", name, message) for message in _underscored(name)]
+            out += [invalid(f"{path}[{index}]", name, message) for message in _underscored()]
 
 
-def _underscored(name: str) -> list[str]:
+def _underscored() -> list[str]:
     """Search domains may have underscores; the message says so."""
     part = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
     words = (

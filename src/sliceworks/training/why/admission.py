@@ -40,7 +40,7 @@ def sent_back(evidence: Evidence) -> Iterator[Cause]:
     if workload is None:
         return
     if workload["spec"].get("active") is False:
-        yield from _given_up(evidence, workload)
+        yield from _given_up(workload)
         return
     told = condition(workload, "Evicted")
     if told.get("status") != "True":
@@ -75,7 +75,7 @@ def _preempted(evidence: Evidence, workload: Object) -> Cause:
     )
 
 
-def _given_up(evidence: Evidence, workload: Object) -> Iterator[Cause]:
+def _given_up(workload: Object) -> Iterator[Cause]:
     told = condition(workload, "Evicted")
     reason, message = told.get("reason", ""), told.get("message", "")
     active = seen(workload, "spec.active", "Workload")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.auth.identity import User
 
 Obj = dict[str, Any]
-CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
+CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
 _SUFFIX = 5
 
 

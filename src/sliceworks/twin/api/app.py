@@ -22,7 +22,7 @@ from sliceworks.twin.api.core import unknown_path
 from sliceworks.twin.api.discovery import AGGREGATED, Discovery
 from sliceworks.twin.api.openapi import OpenApi
 from sliceworks.twin.api.patching import patch_type
-from sliceworks.twin.api.paths import Target, parse
+from sliceworks.twin.api.paths import parse
 from sliceworks.twin.api.reviews import Reviews
 from sliceworks.twin.auth.impersonation import impersonated
 
@@ -88,7 +88,7 @@ class Api:
         if len(request.body) > LARGEST_BODY:
             raise RequestEntityTooLarge(f"Request entity too large: limit is {LARGEST_BODY}")
         if not target.resource:
-            return await self._outside(request, target)
+            return await self._outside(request)
         found = self.core.registry.find(target.group, target.version, target.resource)
         if found is None:
             page = self.core.pages.get(target.group)
@@ -152,7 +152,7 @@ class Api:
         for problem in path_segment_errors(target.name):
             raise BadRequest(f'Name parameter invalid: "{target.name}": {problem}')
 
-    async def _outside(self, request: Request, target: Target) -> Response:
+    async def _outside(self, request: Request) -> Response:
         """Paths that are no resources: discovery, OpenAPI, version and health."""
         path = request.path.strip("/")
         if path in self.debug:

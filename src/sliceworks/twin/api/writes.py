@@ -74,7 +74,7 @@ class Writer:
         else:
             old = objects.served(call.resource, call.version, current)
             obj = apply_patch(call, patch, old)
-            self._check_patched(call, obj, current, old)
+            self._check_patched(call, obj, old)
             # Nothing but the status and metadata can differ below: no plugin changes what both objects share.
             same = old if call.target.subresource == "status" else None
             entry, status = self.replace(call, obj, current, old=same, applied=patch.apply), 200
@@ -103,7 +103,7 @@ class Writer:
         elif given:
             raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
 
-    def _check_patched(self, call: Call, obj: Obj, current: Entry, old: Obj) -> None:
+    def _check_patched(self, call: Call, obj: Obj, old: Obj) -> None:
         metadata = obj["metadata"]
         name = metadata.get("name")
         if name != call.name:

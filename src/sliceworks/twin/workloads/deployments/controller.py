@@ -159,7 +159,7 @@ class Deployments(Controller[Key]):
         scaled = False
         for each in numbers.active(old):
             scaled |= await self._sets.resize(found, each, 0)
-        if scaled or self._old_pods_run(newest, old):
+        if scaled or self._old_pods_run(old):
             await self._finish(key, found, _with(old, newest), newest)
             return
         newest = newest or await self._newest(found, sets, create=True)
@@ -170,7 +170,7 @@ class Deployments(Controller[Key]):
             await self._sets.forget(found, old)
         await self._finish(key, found, _with(old, newest), newest)
 
-    def _old_pods_run(self, newest: Obj | None, old: list[Obj]) -> bool:
+    def _old_pods_run(self, old: list[Obj]) -> bool:
         pods = (pod for each in old for pod in self._pods.owned_by(each["metadata"]["uid"]))
         return numbers.total(old, "replicas") > 0 or any(not pod.ended for pod in pods)
 
