@@ -13,7 +13,7 @@ from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT, JOB, SERVICE, STA
 from sliceworks.serving import asking, cluster, doors, front_objects, naming, reaching
 from sliceworks.serving import record as records
 from sliceworks.serving import standing as standings
-from sliceworks.serving.versions import GATEWAY
+from sliceworks.serving.naming import GATEWAY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

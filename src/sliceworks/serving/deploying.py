@@ -11,7 +11,7 @@ from sliceworks.kube.well_known import CONFIG_MAP, NAMESPACE
 from sliceworks.serving import cluster, front, naming, replicas
 from sliceworks.serving import record as records
 from sliceworks.serving.compile import manifests
-from sliceworks.serving.versions import GATEWAY
+from sliceworks.serving.naming import GATEWAY
 from sliceworks.serving.ways import targets
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sliceworks.kube.gke import API_AGENTS, pool
 from sliceworks.serving import pods
 from sliceworks.serving.machines import small
-from sliceworks.serving.naming import COMPONENT, MANAGED_BY
+from sliceworks.serving.naming import COMPONENT, GATEWAY, MANAGED_BY
 from sliceworks.serving.objects import COLLECTORS, budget_spec, service_ports
-from sliceworks.serving.versions import GATEWAY
 
 if TYPE_CHECKING:
     from sliceworks.specs.serving import Front, ModelService

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 SERVICE = "sliceworks.dev/model-service"
 ENGINE = "sliceworks.dev/engine"
+GATEWAY = "sliceworks.dev/gateway"
 COMPONENT = "app.kubernetes.io/component"
 TRACK = "sliceworks.dev/track"
 SLICE = "sliceworks.dev/slice"

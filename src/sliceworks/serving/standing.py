@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import is_true
 from sliceworks.serving import naming
+from sliceworks.serving.naming import GATEWAY
 from sliceworks.serving.record import reference
-from sliceworks.serving.versions import GATEWAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

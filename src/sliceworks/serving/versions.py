@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 STABLE, CANARY = "stable", "canary"
-GATEWAY = "sliceworks.dev/gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ def versions(service: ModelService) -> list[Version]:
         found.append(
             Version(
                 CANARY,
-                f"{name}-canary",
+                f"{name}-{CANARY}",
                 0 if spec.stopped else new.replicas,
                 new.image or spec.image,
                 [*spec.args, *new.args],
@@ -90,7 +89,7 @@ def peers(service: ModelService) -> list[Object]:
     """Pods that may talk to the service's parts."""
     own = {"podSelector": {"matchLabels": {naming.SERVICE: service.metadata.name}}}
     if service.spec.gateway:
-        return [own, {"podSelector": {"matchLabels": {GATEWAY: service.spec.gateway.name}}}, API_AGENTS]
+        return [own, {"podSelector": {"matchLabels": {naming.GATEWAY: service.spec.gateway.name}}}, API_AGENTS]
     return [{"podSelector": {}}, *ingress(service.spec.route), API_AGENTS]
 
 
