@@ -183,6 +183,15 @@ def test_services_of_a_namespace_share_a_gateway() -> None:
         front.manifests([services[0], elsewhere])
 
 
+def test_a_gateway_finishes_what_the_most_patient_servers_would_finish() -> None:
+    services = [changed("qwen-vllm-gpu", "spec:\n", "spec:\n  drain: 300s\n"), example("llama3-vllm-tpu")]
+    made = front.manifests(services)
+    assert (
+        yamls.load_all(one(made, "ConfigMap", "gateway")["data"]["gateway.yaml"], "gateway.yaml")[0].data["spec"]["drain"] == "300s"
+    )
+    assert one(made, "Deployment", "gateway")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 300 + 5
+
+
 def test_a_shared_gateway_has_the_keys_the_callers_and_the_way_in_of_all() -> None:
     first = changed("qwen-vllm-gpu", "name: public-gateway", "allowFrom: [web]")
     last = example("llama3-vllm-tpu")

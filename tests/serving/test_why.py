@@ -49,6 +49,17 @@ NOT_READY = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "stat
             "kubectl logs pod/server-0 -c vllm --previous",
         ),
         (
+            pod(
+                [
+                    container(
+                        {"reason": "CrashLoopBackOff"}, {"reason": "Error", "exitCode": 1, "message": "Traceback:\n  …\nno chips\n"}
+                    )
+                ]
+            ),
+            "container vllm ended with exit code 1: no chips",
+            "kubectl logs pod/server-0 -c vllm --previous",
+        ),
+        (
             pod([container({"reason": "CrashLoopBackOff"}, {"reason": "OOMKilled", "exitCode": 137})]),
             "container vllm needs more memory than it may have",
             "spec.memory",

@@ -34,6 +34,7 @@ def manifests(services: Sequence[ModelService]) -> list[Object]:
         grpc=_grpc(services),
         balanced=any(versions.balanced(each) for each in routes),
         ingress=tuple(door for number, door in enumerate(doors) if door not in doors[:number]),
+        drain=_drain(services),
     )
     return front_objects.manifests(last, merged(services), yamls.dump(document(services)), needs)
 
@@ -63,7 +64,7 @@ def document(services: Sequence[ModelService]) -> Object:
     if keys:
         spec["keys"] = [_key(key) for key in keys]
     spec["models"] = [_model(each, model) for each in services for model in each.spec.models]
-    spec |= _settings(front)
+    spec |= {**_settings(front), "drain": f"{_drain(services)}s"}
     place = {"namespace": last.metadata.namespace} if last.metadata.namespace else {}
     return {"apiVersion": API_VERSION, "kind": "Gateway", "metadata": {"name": front.name, **place}, "spec": spec}
 
@@ -101,6 +102,11 @@ def _backend(service: ModelService, engine: ModuleType, track: str, share: int) 
     if engine.GRPC_PORT:
         found["grpc"] = f"{host}:{engine.PORTS[engine.GRPC_PORT]}"
     return found
+
+
+def _drain(services: Sequence[ModelService]) -> int:
+    """As long as the most patient of the servers behind it: what they would still answer is not cut off before them."""
+    return max(int(each.spec.drain) for each in services)
 
 
 def _grpc(services: Sequence[ModelService]) -> bool:

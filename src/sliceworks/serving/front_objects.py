@@ -19,7 +19,8 @@ PORTS = {"http": 8080, "admin": 8081}
 GRPC_PORT = 8001
 FOLDER, TLS, SECRETS = "/etc/gateway", "/etc/gateway-tls", "/etc/gateway-secrets"
 _BUSY = 70  # percent of the CPU that it asked for
-DRAIN = 60
+_LAST_REQUESTS = 5  # seconds in which others learn that it goes; it takes requests meanwhile
+_ENDING = 5
 
 
 def secret_file(token: Token) -> str:
@@ -34,6 +35,8 @@ class Needs(NamedTuple):
     grpc: bool = False
     balanced: bool = False
     ingress: tuple[Object, ...] = ()
+    drain: int = 60
+    """Seconds in which answers under way are finished: as long as the servers behind it have for that."""
 
 
 def manifests(service: ModelService, front: Front, document: str, needs: Needs) -> list[Object]:
@@ -45,7 +48,7 @@ def manifests(service: ModelService, front: Front, document: str, needs: Needs) 
         made.object("v1", "ConfigMap", front.name, data={"gateway.yaml": document}),
         made.object("v1", "Service", front.name, spec=made.service(ports)),
         made.object("networking.k8s.io/v1", "NetworkPolicy", front.name, spec=made.network_policy(ports, needs)),
-        made.object("apps/v1", "Deployment", front.name, spec=made.deployment(ports, needs.sax_root)),
+        made.object("apps/v1", "Deployment", front.name, spec=made.deployment(ports, needs)),
         made.object("policy/v1", "PodDisruptionBudget", front.name, spec=budget_spec(made.selector()["matchLabels"])),
         made.object("autoscaling/v2", "HorizontalPodAutoscaler", front.name, spec=made.scaling()),
         *made.monitoring(),
@@ -105,7 +108,7 @@ class _Objects:
         admin = {"ports": [{"port": "admin", "protocol": "TCP"}], "from": [own, COLLECTORS, API_AGENTS]}
         return {"podSelector": self.selector(), "policyTypes": ["Ingress"], "ingress": [calls, admin]}
 
-    def deployment(self, ports: dict[str, int], sax_root: str) -> Object:
+    def deployment(self, ports: dict[str, int], needs: Needs) -> Object:
         """How many there are is left to the autoscaler."""
         asked = {"periodSeconds": 5, "timeoutSeconds": 3}
         env: list[Object] = [{"name": "POD_IP", **pods.from_field("status.podIP")}]
@@ -114,12 +117,12 @@ class _Objects:
             self.front.image,
             small(self.front.cpu, self.front.memory),
             command=["sliceworks", "gateway", "run", "-f", f"{FOLDER}/gateway.yaml", "--host", "0.0.0.0"],
-            env=[*env, *([{"name": "SAX_ROOT", "value": sax_root}] if sax_root else [])],
+            env=[*env, *([{"name": "SAX_ROOT", "value": needs.sax_root}] if needs.sax_root else [])],
             ports=ports,
             mounts=self._mounts(),
             readinessProbe={"httpGet": {"path": "/readyz", "port": "admin"}, **asked},
             livenessProbe={"httpGet": {"path": "/healthz", "port": "admin"}, **asked, "failureThreshold": 6},
-            lifecycle={"preStop": {"sleep": {"seconds": 5}}},
+            lifecycle={"preStop": {"sleep": {"seconds": _LAST_REQUESTS}}},
         )
         spread = {
             "maxSkew": 1,
@@ -133,7 +136,7 @@ class _Objects:
             pool(self.front.pool),
             volumes=self._volumes(),
             account=self.account_name,
-            terminationGracePeriodSeconds=DRAIN,
+            terminationGracePeriodSeconds=_LAST_REQUESTS + needs.drain + _ENDING,
             topologySpreadConstraints=[spread],
         )
         return {

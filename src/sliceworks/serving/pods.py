@@ -71,6 +71,8 @@ def container(
             "readOnlyRootFilesystem": read_only,
             "capabilities": {"drop": ["ALL"]},
         },
+        # Where it fails, its last words are in the pod's status, for whoever asks why.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.serving import naming, routes_istio
-from sliceworks.serving.front_objects import DRAIN
 from sliceworks.serving.ways import Target, Way, targets, ways
 from sliceworks.specs.gateway import Timeouts
 
@@ -74,11 +73,10 @@ def _policies(service: ModelService, target: Target) -> list[Object]:
     """Google's load balancers ask for `/` unless they are told, and end every answer after half a minute."""
     spec = service.spec
     timeouts = (spec.gateway and spec.gateway.timeouts) or Timeouts()
-    drain = DRAIN if spec.gateway else int(spec.drain)
     health = {"config": {"type": "HTTP", "httpHealthCheck": {"requestPath": target.path}}}
     patience = {
         "timeoutSec": int(timeouts.total) + _LATER,
-        "connectionDraining": {"drainingTimeoutSec": min(drain, _LONGEST_DRAIN)},
+        "connectionDraining": {"drainingTimeoutSec": min(int(spec.drain), _LONGEST_DRAIN)},
     }
     to = {"group": "", "kind": "Service", "name": target.name}
     return [

@@ -54,7 +54,7 @@ def _pod(service: ModelService, part: Vllm, found: Machines, version: Version) -
         version.image or IMAGES[found.shape.kind],
         resources(spec, found),
         command=spec.command or ["python3", "-m", "vllm.entrypoints.openai.api_server"],
-        args=[*_args(part, found), *version.args],
+        args=[*_args(part, found, spec.drain), *version.args],
         env=pods.variables(spec, {**_told(part), **version.env}),
         ports=PORTS,
         mounts=[{"name": "shared-memory", "mountPath": "/dev/shm"}, *mounts, *pods.secret_mounts(spec)],
@@ -69,7 +69,7 @@ def _pod(service: ModelService, part: Vllm, found: Machines, version: Version) -
     return pods.pod(spec, [server], found.nodes(), volumes=volumes, **more)
 
 
-def _args(part: Vllm, found: Machines) -> list[str]:
+def _args(part: Vllm, found: Machines, drain: float) -> list[str]:
     source = part.model.source
     if source.startswith("gs://"):
         source = f"{_MODELS}/{source.removeprefix('gs://').partition('/')[2]}"
@@ -88,7 +88,7 @@ def _args(part: Vllm, found: Machines) -> list[str]:
         f"--tensor-parallel-size={part.tensor_parallel or found.chips_per_host}",
         *(f"--{name}={value}" for name, value in optional.items() if value),
         # Without this it cuts off what it is answering as soon as it is told to end.
-        f"--shutdown-timeout={max(int(service.spec.drain), 1)}",
+        f"--shutdown-timeout={max(int(drain), 1)}",
         # Prompts belong to those who write them.
         "--no-enable-log-requests",
     ]

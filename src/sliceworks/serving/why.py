@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _CONFIGURATION = ("CreateContainerConfigError", "CreateContainerError")
+_LONGEST = 300
 _MOUNTS = ("FailedMount", "FailedAttachVolume")
 
 
@@ -68,9 +69,9 @@ def _container(pod: str, status: Object) -> Cause | None:
     if ended.get("reason") == "OOMKilled":
         return Cause(pod, f"container {name} needs more memory than it may have", "give spec.memory, or a larger machine")
     if ended and (reason == "CrashLoopBackOff" or ended.get("exitCode")):
-        return Cause(
-            pod, f"container {name} ended with exit code {ended.get('exitCode')}", f"kubectl logs {pod} -c {name} --previous"
-        )
+        last = str(ended.get("message", "")).strip().rpartition("\n")[2][:_LONGEST]
+        words = f"container {name} ended with exit code {ended.get('exitCode')}{f': {last}' if last else ''}"
+        return Cause(pod, words, f"kubectl logs {pod} -c {name} --previous")
     return None
 
 
