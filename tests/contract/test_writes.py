@@ -187,3 +187,29 @@ def test_generation_follows_the_spec(api: Api, ns: str) -> None:
     assert (status["metadata"]["generation"], status["spec"]["replicas"], status["status"]["replicas"]) == (2, 2, 2)
     changed = api.patch(f"{path}/d", {"status": {"replicas": 5}}).ok().json
     assert changed["status"]["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("10.11.12.13", "the provided network does not match the current range"),
+        ("127.0.0.1", "the provided network does not match the current range"),
+        ("10.96.0.0", "the provided network does not match the current range"),
+        ("10.96.255.255", "the provided network does not match the current range"),
+        ("10.96.0.1", "provided IP is already allocated"),
+    ],
+)
+def test_a_service_asks_for_an_address(api: Api, core: str, address: str, words: str) -> None:
+    body = {"metadata": {"name": "web"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}}
+    answer = api.post(f"{core}/services", body)
+    said = f'Service "web" is invalid: spec.clusterIPs: Invalid value: ["{address}"]: failed to allocate IP {address}: {words}'
+    assert (answer.status, answer.json["message"]) == (422, said)
+
+
+def test_a_service_gets_the_address_of_one_that_is_gone(api: Api, core: str) -> None:
+    body = {"metadata": {"name": "one"}, "spec": {"ports": [{"port": 80}]}}
+    address = api.post(f"{core}/services", body).ok(201).json["spec"]["clusterIP"]
+    other = {"metadata": {"name": "two"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}}
+    assert api.post(f"{core}/services", other).status == 422
+    api.delete(f"{core}/services/one").ok(200)
+    assert api.post(f"{core}/services", other).ok(201).json["spec"]["clusterIPs"] == [address]

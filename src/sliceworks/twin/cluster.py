@@ -130,7 +130,8 @@ class Cluster:
             self.core.rbac.observe(change.resource, change.namespace, change.name, None if change.type == "DELETED" else change.obj)
 
     async def __aenter__(self) -> Self:
-        bootstrap.fill(self.store, self.core.registry, self._installed)
+        self._open_runtime()
+        bootstrap.fill(self.store, self.core.registry, self.core.view, self._installed)
         self.core.customs.start()
         self._tasks = [asyncio.create_task(DefinitionController(self.core).run())]
         self.controllers.start()
@@ -145,12 +146,20 @@ class Cluster:
         if self._runtime is not None:
             self._runtime.access.url, self._runtime.access.ca = url, ca
 
-    async def _start_nodes(self) -> None:
+    def _open_runtime(self) -> None:
+        """What runs processes says which addresses pods and Services have."""
+        if self._processes is None or not self._workloads:
+            return
         from sliceworks.twin.nodes.embedded import process_runtime
 
-        if self._processes is not None:
-            self._runtime = process_runtime(self.as_user, self._processes)
-            self.core.logs = self._runtime.logs
+        self._runtime = process_runtime(self.as_user, self._processes)
+        self.core.logs = self._runtime.logs
+        if (networks := self._runtime.networks) is not None:
+            self.core.pod_network, self.core.view.service_network = networks
+
+    async def _start_nodes(self) -> None:
+        if self._runtime is not None:
+            await self._runtime.open()
         await self.revive_nodes()
 
     async def revive_nodes(self) -> None:

@@ -11,7 +11,7 @@ from tests.support.process_pods import ended, mounts_wanted, pod, running, until
 from sliceworks.base import clock
 from sliceworks.kube.well_known import POD
 from sliceworks.twin.nodes.processes.container import ContainerRun
-from sliceworks.twin.nodes.processes.names import Known, NameFiles
+from sliceworks.twin.nodes.processes.names import Known, Named, NameFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,14 +87,34 @@ def test_a_pod_that_goes_while_it_clears_up_takes_its_names_along(tmp_path: Path
 def test_short_names_are_for_the_own_namespace(tmp_path: Path) -> None:
     files = NameFiles()
     path = files.open("uid", Known("a", "w-0", "js", "127.1.0.1"), tmp_path / "hosts", ())
-    files.add(Known("a", "w-1", "js", "127.1.0.2"))
-    files.add(Known("b", "w-2", "js", "127.1.0.3"))
-    files.add(Known("b", "alone", "", "127.1.0.4"))
+    files.add("1", Known("a", "w-1", "js", "127.1.0.2"))
+    files.add("2", Known("b", "w-2", "js", "127.1.0.3"))
+    files.add("3", Known("b", "alone", "", "127.1.0.4"))
+    files.know([Named("a", "web", ("127.1.128.9",)), Named("b", "db", ("127.1.0.5", "127.1.0.6"))])
+    files.refresh()
     lines = [line.split() for line in path.read_text().splitlines()]
     assert ["127.1.0.1", "w-0.js.a.svc.cluster.local", "w-0"] in lines
     assert ["127.1.0.2", "w-1.js.a.svc.cluster.local", "w-1.js.a.svc", "w-1.js.a", "w-1.js"] in lines
     assert ["127.1.0.3", "w-2.js.b.svc.cluster.local", "w-2.js.b.svc", "w-2.js.b"] in lines
     assert not [line for line in lines if "127.1.0.4" in line]
+    assert ["127.1.128.9", "web.a.svc.cluster.local", "web.a.svc", "web.a", "web"] in lines
+    assert [[f"127.1.0.{last}", "db.b.svc.cluster.local", "db.b.svc", "db.b"] in lines for last in (5, 6)] == [True, True]
+
+
+def test_a_file_is_written_where_it_stands_and_forgets(tmp_path: Path) -> None:
+    files, told = NameFiles(), list[str]()
+    files.changed = lambda: told.append("changed")
+    path = files.open("uid", Known("a", "w-0", "js", "127.1.0.1"), tmp_path / "hosts", ())
+    first, place = path.read_text(), path.stat().st_ino
+    files.add("1", Known("a", "w-1", "js", "127.1.0.2"))
+    files.know([Named("a", "web", ("127.1.128.9",))])
+    files.refresh()
+    assert ("w-1.js" in path.read_text(), "web.a" in path.read_text(), told) == (True, True, ["changed"])
+    files.close("1")
+    files.know([])
+    files.refresh()
+    assert (path.read_text(), path.stat().st_ino, told) == (first, place, ["changed"] * 2)
     files.close("uid")
-    files.add(Known("a", "w-3", "js", "127.1.0.5"))
-    assert "w-3" not in path.read_text()
+    files.know([Named("a", "web", ("127.1.128.9",))])
+    files.refresh()
+    assert path.read_text() == first

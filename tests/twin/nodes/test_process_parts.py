@@ -58,7 +58,8 @@ def test_a_name_keeps_its_address() -> None:
     hosts = Hosts(1)
     assert hosts.replaced("b.web", "ml", "web") == "127.1.0.1"
     assert (
-        hosts.of_pod({"metadata": {"name": "x", "namespace": "ml"}, "spec": {"hostname": "b", "subdomain": "web"}}) == "127.1.0.1"
+        hosts.of_pod({"metadata": {"name": "x", "namespace": "ml", "uid": "u"}, "spec": {"hostname": "b", "subdomain": "web"}})
+        == "127.1.0.1"
     )
     assert hosts.address("other", "b", "web") == "127.1.0.2"
     assert Hosts(7).address("ml", "b", "web") == "127.7.0.1"

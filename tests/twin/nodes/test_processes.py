@@ -250,11 +250,15 @@ def test_a_process_finds_the_api_as_its_service_account(tmp_path: Path) -> None:
             await until(client, "before", ended)
             assert await client.logs("before", "default") == "nothing\n"
             cluster.reached_at("https://127.0.0.1:4443", b"the authority")
-            await client.create(pod("after", "sh", "-c", "cat $KUBECONFIG"))
+            found = "cd /var/run/secrets/kubernetes.io/serviceaccount && cat ca.crt namespace && grep -c . token"
+            line = f"cat $KUBECONFIG; echo https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; {found}"
+            await client.create(pod("after", "sh", "-c", line))
             await until(client, "after", ended)
             told = await client.logs("after", "default")
             assert 'server: "https://127.0.0.1:4443"' in told
             assert '"default"' in told
+            if not REFUSAL:
+                assert told.splitlines()[-2:] == ["https://127.0.0.1:4443", "the authoritydefault1"]
             without = pod("without", "sh", "-c", "echo ${KUBECONFIG:-nothing}")
             without["spec"]["automountServiceAccountToken"] = False
             await client.create(without)

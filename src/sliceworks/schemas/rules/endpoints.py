@@ -23,6 +23,8 @@ from sliceworks.schemas.rules.texts import (
 )
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Network
+
     from sliceworks.schemas.rules.shape import Json
 
 _MOST_ENDPOINTS = 1000
@@ -47,7 +49,8 @@ def endpoints_errors(obj: Json) -> Errors:
     return out
 
 
-def endpoint_slice_errors(obj: Json) -> Errors:
+def endpoint_slice_errors(obj: Json, *, pods: IPv4Network | None = None) -> Errors:
+    """`pods` is the network of the cluster's pods where that is on loopback, which is refused else."""
     out: Errors = []
     kind, endpoints = obj.get("addressType") or "", obj.get("endpoints") or []
     one_of(out, kind, "addressType", ("FQDN", "IPv4", "IPv6"))
@@ -56,7 +59,7 @@ def endpoint_slice_errors(obj: Json) -> Errors:
         out.append(too_many("endpoints", len(endpoints), _MOST_ENDPOINTS))
         return out
     for index, endpoint in enumerate(endpoints):
-        _endpoint(out, endpoint, kind, f"endpoints[{index}]")
+        _endpoint(out, endpoint, kind, f"endpoints[{index}]", pods)
     return out
 
 
@@ -105,7 +108,7 @@ def _slice_ports(out: Errors, ports: list[Json]) -> None:
             qualified(out, port["appProtocol"], f"ports[{index}].appProtocol")
 
 
-def _endpoint(out: Errors, endpoint: Json, kind: str, path: str) -> None:
+def _endpoint(out: Errors, endpoint: Json, kind: str, path: str, pods: IPv4Network | None) -> None:
     addresses = endpoint.get("addresses") or []
     if not addresses:
         out.append(required(f"{path}.addresses", "must contain at least 1 address"))
@@ -113,7 +116,7 @@ def _endpoint(out: Errors, endpoint: Json, kind: str, path: str) -> None:
         out.append(too_many(f"{path}.addresses", len(addresses), _MOST_ADDRESSES))
     for index, found in enumerate(addresses):
         if kind in ("IPv4", "IPv6"):
-            _ip(out, found, kind, f"{path}.addresses", index)
+            _ip(out, found, kind, (f"{path}.addresses", index), pods)
         elif kind == "FQDN":
             _domain(out, found, f"{path}.addresses[{index}]")
     if endpoint.get("nodeName") is not None:
@@ -138,7 +141,8 @@ def _endpoint(out: Errors, endpoint: Json, kind: str, path: str) -> None:
             named(out, name, place, rule)
 
 
-def _ip(out: Errors, value: str, kind: str, path: str, index: int) -> None:
+def _ip(out: Errors, value: str, kind: str, place: tuple[str, int], pods: IPv4Network | None) -> None:
+    path, index = place
     found = parse_address(value)
     if found is None:
         address(out, value, f"{path}[{index}]")
@@ -149,7 +153,8 @@ def _ip(out: Errors, value: str, kind: str, path: str, index: int) -> None:
         return
     if f"IPv{found.version}" != kind:
         out.append(invalid(path, value, f"must be an {kind} address"))
-    endpoint_address(out, value, f"{path}[{index}]")
+    if pods is None or found not in pods:
+        endpoint_address(out, value, f"{path}[{index}]")
 
 
 def _domain(out: Errors, name: str, path: str) -> None:

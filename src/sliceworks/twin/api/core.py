@@ -11,6 +11,7 @@ from sliceworks.base.errors import NotFound
 from sliceworks.twin.admission import plugins
 from sliceworks.twin.admission.context import Admission
 from sliceworks.twin.admission.known import Known
+from sliceworks.twin.api import service_addresses
 from sliceworks.twin.api.deletes import Deleter
 from sliceworks.twin.api.reads import Reader, too_large
 from sliceworks.twin.api.subresources import Subresources
@@ -22,6 +23,7 @@ from sliceworks.twin.store.entries import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from ipaddress import IPv4Network
 
     from sliceworks.kube.transport import Response
     from sliceworks.schemas.field_errors import FieldError
@@ -48,6 +50,7 @@ class StoreView:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.service_network = service_addresses.NETWORK
 
     def get(self, resource: str, namespace: str, name: str) -> Obj | None:
         entry = self._store.get(resource, namespace, name)
@@ -67,6 +70,8 @@ class Core:
 
     customs: Customs
     logs: Callable[[Call, Obj, str], Response] | None = None
+    pod_network: IPv4Network | None = None
+    """Where pods are on loopback: endpoints may have these addresses then, which the API refuses else."""
 
     def __init__(self, store: Store, registry: Registry, rbac: Rbac, issuer: Issuer) -> None:
         self.store = store

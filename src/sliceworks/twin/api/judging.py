@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import names
 from sliceworks.schemas import rules, structural
 from sliceworks.schemas.field_errors import FieldError, invalid, required
-from sliceworks.twin.api import customs, pod_parts
+from sliceworks.schemas.rules.endpoints import endpoint_slice_errors
+from sliceworks.twin.api import customs, pod_parts, service_addresses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sliceworks.twin.api.calls import Call
     from sliceworks.twin.api.core import Core
 
 Obj = dict[str, Any]
+_SLICE = "discovery.k8s.io/EndpointSlice"
 _UNJUDGED = ("metadata", "status")
 _NO_WARNINGS_ON_UPDATE = "/Pod"  # pods are changed by programs, often
 
@@ -30,22 +35,29 @@ def errors(core: Core, call: Call, obj: Obj, old: Obj | None) -> list[FieldError
         return found + structural.validate(call.version.schema(), obj, "", old=old, cel=core.cel)
     if resource.key == customs.KEY:
         return found + core.customs.errors(call, obj, old)
-    return found + _builtin_errors(call, obj, old)
+    found += _builtin_errors(core, call, obj, old)
+    return found or (service_addresses.errors(core.view, obj, old) if resource.key == "/services" else [])
 
 
-def _builtin_errors(call: Call, obj: Obj, old: Obj | None) -> list[FieldError]:
+def _builtin_errors(core: Core, call: Call, obj: Obj, old: Obj | None) -> list[FieldError]:
     kind = f"{call.resource.group}/{call.resource.kind}"
     if call.target.subresource == "status" and old is not None:
         status = rules.status_checks().get(kind)
         return list(status(obj, old)) if status else []
     found: list[FieldError] = []
-    if (check := rules.kind_checks().get(kind)) is not None and not (old is not None and _judged_before(obj, old)):
+    if (check := _check_of(core, kind)) is not None and not (old is not None and _judged_before(obj, old)):
         found += check(obj)
     if old is not None and call.target.subresource in pod_parts.PARTS:
         found += pod_parts.errors(call.target.subresource, obj, old)
     elif old is not None and (update := rules.update_checks().get(kind)) is not None:
         found += update(obj, old)
     return found
+
+
+def _check_of(core: Core, kind: str) -> Callable[[Obj], list[FieldError]] | None:
+    if kind == _SLICE and core.pod_network is not None:
+        return partial(endpoint_slice_errors, pods=core.pod_network)
+    return rules.kind_checks().get(kind)
 
 
 def _judged_before(obj: Obj, old: Obj) -> bool:

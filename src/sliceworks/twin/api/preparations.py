@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base import quantity as quantities
 from sliceworks.schemas import crds
+from sliceworks.twin.api import service_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 
-SERVICE_NETWORK = IPv4Network("10.96.0.0/16")
 _NODE_PORTS = range(30_000, 32_768)
 
 
@@ -91,24 +90,11 @@ def _service(obj: Obj, cluster: ClusterView) -> None:
     spec = obj.setdefault("spec", {})
     if spec.get("type", "ClusterIP") == "ExternalName":
         return
-    _allocate_address(spec, cluster)
+    service_addresses.allocate(spec, cluster)
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     spec.setdefault("internalTrafficPolicy", "Cluster")
     _allocate_ports(spec, cluster)
-
-
-def _allocate_address(spec: Obj, cluster: ClusterView) -> None:
-    if not spec.get("clusterIP"):
-        random = clock.randomness()
-        size = SERVICE_NETWORK.num_addresses
-        while True:
-            address = str(SERVICE_NETWORK[random.randrange(10, size - 1)])
-            if not any(service.get("spec", {}).get("clusterIP") == address for service in cluster.holding("/services", address)):
-                break
-        spec["clusterIP"] = address
-    if spec["clusterIP"] != "None" or "clusterIPs" not in spec:
-        spec["clusterIPs"] = [spec["clusterIP"]]
 
 
 def _allocate_ports(spec: Obj, cluster: ClusterView) -> None:
@@ -142,7 +128,7 @@ def _change_service(new: Obj, old: Obj, cluster: ClusterView) -> None:
                 spec[field] = before[field]
         if spec.get("type") in {"NodePort", "LoadBalancer"}:
             _keep_ports(spec, before)
-    _allocate_address(spec, cluster)
+    service_addresses.allocate(spec, cluster)
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     spec.setdefault("internalTrafficPolicy", "Cluster")

@@ -12,12 +12,15 @@ from sliceworks.base import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from ipaddress import IPv4Network
 
 Obj = dict[str, Any]
 
 
 class ClusterView(Protocol):
     """Other objects, for decisions that depend on them. Resources are named by key, such as `apps/deployments`."""
+
+    service_network: IPv4Network
 
     def get(self, resource: str, namespace: str, name: str) -> Obj | None: ...
 

@@ -1,9 +1,10 @@
-"""The way from a process to the twin's own API: a kubeconfig of the pod's service account."""
+"""The way from a process to the twin's own API: a token of the pod's service account, and a kubeconfig with it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from sliceworks.base.errors import ApiError
 from sliceworks.kube import kubeconfig
@@ -24,19 +25,29 @@ class Access:
     url: str = ""
     ca: bytes = b""
 
-    async def variables(self, client: Client, pod: Obj, folder: Path) -> dict[str, str]:
-        """What a process finds in its environment, where its pod has a token at all."""
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """The same as host and port."""
+        parts = urlsplit(self.url)
+        return (parts.hostname or "", parts.port or 443) if self.url else None
+
+    async def token(self, client: Client, pod: Obj) -> str:
+        """A token of the pod's service account, where the pod has one at all."""
         spec, namespace = pod["spec"], pod["metadata"]["namespace"]
         if not self.url or spec.get("automountServiceAccountToken") is False:
-            return {}
-        account = spec.get("serviceAccountName") or "default"
+            return ""
         try:
-            answer = await client.token(account, namespace, seconds=_HOURS_24)
+            answer = await client.token(spec.get("serviceAccountName") or "default", namespace, seconds=_HOURS_24)
         except ApiError:
-            return {}  # no such account: the pod runs without
+            return ""  # no such account: the pod runs without
+        return str(answer["status"]["token"])
+
+    def variables(self, token: str, namespace: str, folder: Path) -> dict[str, str]:
+        """What a process with this token finds in its environment."""
+        if not token:
+            return {}
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = folder / "kubeconfig"
-        token = answer["status"]["token"]
         text = kubeconfig.render(name="twin", server=self.url, token=token, ca=self.ca, namespace=namespace)
         file.touch(mode=0o600)
         file.write_text(text)

@@ -106,17 +106,22 @@ class ContainerRun:
     async def _command(self) -> Command:
         pod = self._pod
         sources = await read_sources(pod.client, pod.pod)
+        pod.token = await pod.access.token(pod.client, pod.pod)
         mounts = volumes.mapping(self.container, await pod.fill(sources))
-        beside = await pod.access.variables(pod.client, pod.pod, pod.folder)
+        beside = pod.access.variables(pod.token, pod.pod["metadata"]["namespace"], pod.folder)
+        refused = bool(await pod.namespaces.refusal())
+        told = pod.services.variables(pod.pod, api=not refused)
         folder, place = self._folders(mounts)
-        if await pod.namespaces.refusal():
+        if refused:
 
             def named(text: str) -> str:
                 return pod.named(volumes.mapped(text, mounts))
 
-            return command_of(self.container, sources, pod.addresses, self._home(), named, view=View(str(place)), beside=beside)
+            return command_of(
+                self.container, sources, pod.addresses, self._home(), named, view=View(str(place)), beside=beside, told=told
+            )
         view = view_of(self.container, pod.pod["spec"].get("volumes") or (), mounts, pod.folder, str(folder), names=pod.names())
-        return command_of(self.container, sources, pod.addresses, self._home(), pod.named, view=view, beside=beside)
+        return command_of(self.container, sources, pod.addresses, self._home(), pod.named, view=view, beside=beside, told=told)
 
     def _home(self) -> Path:
         home = self.folder / "home"

@@ -41,9 +41,12 @@ def command_of(
     *,
     view: View,
     beside: dict[str, str] | None = None,
+    told: dict[str, str] | None = None,
 ) -> Command:
-    """The command of a container with its variables. `mapped` puts addresses for names, and folders for paths nobody mounts."""
-    given = _variables(container, sources, addresses)
+    """The command of a container with its variables. `mapped` puts addresses for names, and folders for paths nobody mounts;
+    `told` is what it knows of Services."""
+    given = {**(told or {}), **tpu_variables(sources.pod, container, sources.job)}
+    _add_variables(given, container, sources, addresses)
     line = [*(container.get("command") or ()), *(container.get("args") or ())]
     arguments = tuple(mapped(expand(part, given)) for part in line)
     clean = {
@@ -57,8 +60,7 @@ def command_of(
     return Command(arguments, clean | {name: mapped(value) for name, value in given.items()}, view)
 
 
-def _variables(container: Obj, sources: Sources, addresses: tuple[str, str]) -> dict[str, str]:
-    variables = tpu_variables(sources.pod, container, sources.job)
+def _add_variables(variables: dict[str, str], container: Obj, sources: Sources, addresses: tuple[str, str]) -> None:
     for each in container.get("envFrom") or ():
         for kind, field in (("configmap", "configMapRef"), ("secret", "secretRef")):
             if field in each:
@@ -70,7 +72,6 @@ def _variables(container: Obj, sources: Sources, addresses: tuple[str, str]) -> 
             variables[variable["name"]] = expand(variable.get("value") or "", variables)
         elif (value := _taken(source, container, sources, addresses)) is not None:
             variables[variable["name"]] = value
-    return variables
 
 
 def _taken(source: Obj, container: Obj, sources: Sources, addresses: tuple[str, str]) -> str | None:

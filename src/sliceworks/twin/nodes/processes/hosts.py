@@ -10,13 +10,22 @@ from __future__ import annotations
 import re
 import socket
 import sys
-from typing import Any
+from ipaddress import IPv4Network
+from typing import Any, NamedTuple
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.twin.nodes.processes.names import Known, NameFiles
 
 Obj = dict[str, Any]
 _EVERYBODY = "127.0.0.1"
+_MOST = (1 << 15) - 2  # then the first ones, whose pods are long gone, are given again
+
+
+class Networks(NamedTuple):
+    """The addresses of one twin's pods and Services."""
+
+    pods: IPv4Network
+    services: IPv4Network
 
 
 class Part:
@@ -41,6 +50,11 @@ class Part:
             "no loopback addresses are left: 254 twins run processes here", hint="stop some: sliceworks twin status"
         )
 
+    @property
+    def networks(self) -> Networks | None:
+        """Its halves; nothing where only one loopback address works."""
+        return Networks(*IPv4Network(f"127.{self.number}.0.0/16").subnets()) if self.number else None
+
     def close(self) -> None:
         """Let others have it."""
         self._held.close()
@@ -52,7 +66,7 @@ def hostname(pod: Obj) -> str:
 
 
 class Hosts:
-    """Gives each name in a namespace its address in 127.N.0.0/16. Where only one loopback address works, all names share it."""
+    """Gives each name in a namespace its address in 127.N.0.0/17. Where only one loopback address works, all names share it."""
 
     def __init__(self, part: int) -> None:
         self._first = (127 << 24) + (part << 16) + 1 if part else 0
@@ -65,14 +79,14 @@ class Hosts:
             return _EVERYBODY
         key = (namespace, subdomain, name)
         if key not in self._addresses:
-            number = self._first + len(self._addresses)
+            number = self._first + len(self._addresses) % _MOST
             self._addresses[key] = ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
         return self._addresses[key]
 
     def of_pod(self, pod: Obj) -> str:
         """The address of a pod, which others may ask for from now on."""
         known = self.known(pod)
-        self.files.add(known)
+        self.files.add(pod["metadata"]["uid"], known)
         return known.address
 
     def known(self, pod: Obj) -> Known:

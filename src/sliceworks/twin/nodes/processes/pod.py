@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.events import EventRecorder
     from sliceworks.twin.nodes.processes.access import Access
     from sliceworks.twin.nodes.processes.hosts import Hosts
+    from sliceworks.twin.nodes.processes.services import Services
     from sliceworks.twin.nodes.processes.sources import Sources
     from sliceworks.twin.nodes.processes.views import Namespaces
 
@@ -58,15 +59,18 @@ class PodRun:
         folder: Path,
         access: Access,
         namespaces: Namespaces,
+        services: Services,
     ) -> None:
         self.client = client
         self.access = access
         self.namespaces = namespaces
+        self.services = services
         self.pod = pod
         self.folder = folder
         self.uid: str = pod["metadata"]["uid"]
         self.addresses = (host, host if pod["spec"].get("hostNetwork") else hosts.of_pod(pod))
         self.stopping = False
+        self.token = ""
         self.statuses: dict[str, Obj] = {}
         self.containers: dict[str, ContainerRun] = {}
         self._recorder = recorder
@@ -143,6 +147,7 @@ class PodRun:
     async def fill(self, sources: Sources) -> dict[str, Path]:
         """The folders of its volumes, with what they hold now."""
         replaced = bool(await self.namespaces.refusal())
+        sources.token = self.token
         return volumes.materialise(self.folder / "volumes", sources, self.addresses, replaced=replaced)
 
     async def _tell_of_paths(self) -> None:

@@ -16,6 +16,7 @@ from sliceworks.twin.nodes.processes.hosts import Hosts, Part
 from sliceworks.twin.nodes.processes.logs import LogOptions, follow_log, read_log, since_seconds
 from sliceworks.twin.nodes.processes.pod import PodRun
 from sliceworks.twin.nodes.processes.process import end_leftovers
+from sliceworks.twin.nodes.processes.services import Services
 from sliceworks.twin.nodes.processes.views import Namespaces
 
 if TYPE_CHECKING:
@@ -40,10 +41,16 @@ class ProcessRuntime:
         self._namespaces = Namespaces(folder)
         self._part = Part()
         self._hosts = Hosts(self._part.number)
+        self.networks = self._part.networks
+        self._services = Services(self._client, self._recorder, self._part, self._hosts.files, self.access)
         self._runs: dict[Key, PodRun] = {}
         self._ended: set[asyncio.Task[None]] = set()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         end_leftovers(folder)
+
+    async def open(self) -> None:
+        """Begin with the cluster's Services: pods that start are told of them."""
+        await self._services.open()
 
     def takes(self, pod: Obj) -> bool:
         """Whether a pod is run as processes: all its containers name a command, and nobody asked for it to be simulated."""
@@ -71,6 +78,7 @@ class ProcessRuntime:
                 folder=self._folder / metadata["uid"],
                 access=self.access,
                 namespaces=self._namespaces,
+                services=self._services,
             )
         run.see(pod)
 
@@ -93,6 +101,7 @@ class ProcessRuntime:
             run.end()
         await asyncio.gather(*(run.task for run in runs), *self._ended, return_exceptions=True)
         self._runs.clear()
+        await self._services.close()
         self._part.close()
         await self._recorder.close(1.0)
 

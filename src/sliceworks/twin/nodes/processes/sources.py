@@ -34,6 +34,8 @@ class Sources:
     def __init__(self, pod: Obj, job: Obj | None, found: dict[tuple[str, str], dict[str, bytes]]) -> None:
         self.pod = pod
         self.job = job
+        self.token = ""
+        """Of the pod's service account, where it has one."""
         self._found = found
 
     def keys(self, kind: str, source: Obj) -> dict[str, bytes]:

@@ -103,7 +103,12 @@ async def _told(report: int) -> str:
     """What went wrong; nothing once the command runs."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(report, "rb", 0))
+    file = os.fdopen(report, "rb", 0)
+    try:
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    except BaseException:
+        file.close()
+        raise
     try:
         return (await reader.read()).decode(errors="replace")
     finally:

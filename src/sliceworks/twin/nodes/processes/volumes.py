@@ -92,6 +92,8 @@ def _files(volume: Obj, sources: Sources, addresses: tuple[str, str], mounts: di
         return _chosen(sources.keys("secret", source), source)
     if source := volume.get("downwardAPI"):
         return _fields(source, sources, addresses)
+    if source := volume.get("serviceAccountToken"):
+        return {source["path"]: sources.token.encode()} if sources.token and not source.get("audience") else {}
     found: dict[str, bytes] = {}
     for each in (volume.get("projected") or {}).get("sources") or ():
         found |= _files(each, sources, addresses, mounts)

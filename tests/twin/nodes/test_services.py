@@ -1,0 +1,251 @@
+"""Services on a twin that runs processes: names, variables and cluster IPs that lead to ready pods, and to nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.process_pods import ended, mounts_wanted, pod, ready, running, until
+
+from sliceworks.base import clock
+from sliceworks.base.errors import Invalid
+from sliceworks.kube.well_known import CORE_EVENT, ENDPOINT_SLICE, POD, SERVICE
+from sliceworks.twin.nodes.processes.lines import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sliceworks.kube.client import Client
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+Object = dict[str, Any]
+SERVER = """
+import os, socket, sys
+address, port = sys.argv[1:]
+with socket.create_server((address, int(port))) as server:
+    while True:
+        with server.accept()[0] as one:
+            one.sendall(os.environ["HOSTNAME"].encode())
+"""
+PROBE = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
+
+
+def _free() -> int:
+    """A port that nobody has at any address."""
+    with socket.create_server(("", 0)) as held:
+        return int(held.getsockname()[1])
+
+
+PORT, AT = _free(), _free()
+"""Where pods listen, and where Services do."""
+
+
+def server(name: str, address: str = "0.0.0.0", port: int = PORT, **more: Any) -> Object:
+    ports = [{"name": "http", "containerPort": port}]
+    return pod(name, sys.executable, "-c", SERVER, address, str(port), ports=ports, grace=0, **more)
+
+
+def service(name: str, *, port: int = AT, target: int | str = "http", **spec: Any) -> Object:
+    body = {"selector": {"app": "a"}, "ports": [{"port": port, "targetPort": target}], **spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+
+
+async def ask(address: str, port: int) -> str:
+    """What a server says; what went wrong, where it says nothing."""
+    try:
+        reader, writer = await asyncio.open_connection(address, port)
+        try:
+            return (await reader.read()).decode()
+        finally:
+            writer.close()
+    except OSError as error:
+        return type(error).__name__
+
+
+async def until_said(place: tuple[str, int], *wanted: str) -> None:
+    """Ask until each of these has been said, one after the other."""
+    deadline = clock.loop_time() + 10
+    for word in wanted:
+        while (said := await ask(*place)) != word:
+            assert clock.loop_time() < deadline, said
+            await clock.sleep(0.02)
+
+
+async def made(client: Client, body: Object) -> tuple[str, int]:
+    spec = (await client.create(body))["spec"]
+    return spec["clusterIP"], spec["ports"][0]["port"]
+
+
+def test_connections_go_to_ready_pods_in_turn_and_are_refused_without(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        place = await made(client, service("web"))
+        assert place[0].startswith("127.")
+        assert await ask(*place) == "ConnectionRefusedError"
+        for name in ("one", "two"):
+            await client.create(server(name))
+        await client.create(server("late", readinessProbe=PROBE))
+        await until_said(place, "one", "two")
+        assert {await ask(*place) for _ in range(6)} == {"one", "two"}
+        await client.delete(POD, "one", grace_period_seconds=0)
+        await client.delete(POD, "two", grace_period_seconds=0)
+        await until_said(place, "ConnectionRefusedError")
+        (found,) = await slices(client, "web", lambda found: len(found[0]["endpoints"]) == 1)
+        assert found["endpoints"][0]["conditions"]["ready"] is False
+        await client.patch(SERVICE, "web", {"spec": {"publishNotReadyAddresses": True}})
+        await until_said(place, "late")
+        await client.delete(SERVICE, "web")
+        await until_said(place, "ConnectionRefusedError")
+
+    running(main, tmp_path)
+
+
+async def slices(client: Client, name: str, true: Callable[[list[Object]], bool]) -> list[Object]:
+    while True:
+        found = (await client.list_all(ENDPOINT_SLICE, "default", labels=f"kubernetes.io/service-name={name}")).items
+        if found and true(found):
+            return found
+        await clock.sleep(0.02)
+
+
+def test_a_wrong_target_refuses_and_a_program_everywhere_answers_by_itself(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        alone = _free()
+        await client.create(server("all", "", alone))  # it listens on all addresses of the machine
+        await until(client, "all", ready)
+        wrong = await made(client, service("wrong", target=_free()))
+        same = await made(client, service("same", port=alone))
+        await until_said(same, "all")
+        taken = await made(client, service("taken", port=alone, target=PORT))
+        await client.create(server("own"))
+        told = await event(client, "taken")
+        assert f"Port {alone} is not served: a program of this machine listens on it at all addresses" in told
+        assert await ask(*taken) == "all"
+        assert await ask(*wrong) == "ConnectionRefusedError"
+
+    running(main, tmp_path)
+
+
+async def event(client: Client, name: str) -> str:
+    """What is told of a Service."""
+    for _ in range(500):
+        found = (await client.list_all(CORE_EVENT, "default", fields=f"involvedObject.name={name}")).items
+        if found:
+            return str(found[0]["message"])
+        await clock.sleep(0.02)
+    raise AssertionError(f"nothing is told of {name}")
+
+
+def test_a_port_that_may_not_be_had_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(_: Line) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Line, "open", refused)
+
+    async def main(client: Client) -> None:
+        await client.create(service("web", port=80))
+        await client.create(server("one"))
+        assert (
+            await event(client, "web")
+            == "Port 80 is not served: only root may listen on it here; those from 1024 are for everybody"
+        )
+
+    running(main, tmp_path)
+
+
+CLIENT = """
+import os, socket, time
+def found(name):
+    try:
+        return ",".join(sorted({each[4][0] for each in socket.getaddrinfo(name, 80)}))
+    except OSError:
+        return "-"
+while found("".join(["we", "b"])) == "-":
+    time.sleep(0.02)
+own = ["we", "b"]
+print(found("".join(own)), *(found(".".join(["".join(own), *more.split()])) for more in ("default", "default svc cluster local")))
+print(found("".join(["so", "lo"])), found("".join(["el", "se"])), found(".".join(["".join(["el", "se"]), "other"])))
+print(socket.create_connection(("".join(own), int(os.environ["AT"]))).recv(99).decode())
+while found("".join(own)) != "-":
+    time.sleep(0.02)
+print("gone")
+"""
+
+
+@mounts_wanted
+def test_names_come_and_go_while_a_pod_runs(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+        place = await made(client, {**service("else"), "metadata": {"name": "else", "namespace": "other"}})
+        await client.create(server("one"))
+        await client.create(service("solo", clusterIP="None"))
+        alone = await until(client, "one", ready)
+        await slices(client, "solo", lambda found: bool(found[0]["endpoints"]))
+        asking = pod("client", sys.executable, "-uc", CLIENT, env=[{"name": "AT", "value": str(AT)}])
+        asking["metadata"]["labels"] = {}
+        await client.create(asking)
+        await until(client, "client", ready)
+        web = await made(client, service("web"))
+        deadline = clock.loop_time() + 10
+        while len(said := (await client.logs("client", "default")).split()) < 7:
+            assert clock.loop_time() < deadline, said
+            await clock.sleep(0.05)
+        assert said == [web[0]] * 3 + [alone["podIP"], "-", place[0], "one"]
+        await client.delete(SERVICE, "web")
+        await until(client, "client", ended)
+        assert (await client.logs("client", "default")).split()[-1] == "gone"
+
+    running(main, tmp_path)
+
+
+def test_containers_are_told_of_services_as_by_a_kubelet(tmp_path: Path) -> None:
+    ports = [{"name": "http-api", "port": 8000}, {"name": "grpc", "port": 8001, "protocol": "UDP"}]
+    words = "*sorted(f'{name}={value}' for name, value in os.environ.items() if 'MODEL' in name)"
+    program = f"import os; print({words}, '$(MY_MODEL_SERVICE_HOST)')"
+
+    async def main(client: Client) -> None:
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+        address = (await client.create(service("my-model") | {"spec": {"ports": ports}}))["spec"]["clusterIP"]
+        await client.create({**service("their-model"), "metadata": {"name": "their-model", "namespace": "other"}})
+        await client.create(service("no-model", clusterIP="None"))
+        env = [{"name": "MODEL", "value": "$(MY_MODEL_PORT)"}, {"name": "MY_MODEL_SERVICE_PORT", "value": "mine"}]
+        await client.create(pod("told", sys.executable, "-c", program, env=env))
+        without = pod("without", sys.executable, "-c", program)
+        await client.create({**without, "spec": {**without["spec"], "enableServiceLinks": False}})
+        for name in ("told", "without"):
+            await until(client, name, ended)
+        assert (await client.logs("told", "default")).split() == [
+            f"MODEL=tcp://{address}:8000",
+            f"MY_MODEL_PORT=tcp://{address}:8000",
+            f"MY_MODEL_PORT_8000_TCP=tcp://{address}:8000",
+            f"MY_MODEL_PORT_8000_TCP_ADDR={address}",
+            "MY_MODEL_PORT_8000_TCP_PORT=8000",
+            "MY_MODEL_PORT_8000_TCP_PROTO=tcp",
+            f"MY_MODEL_PORT_8001_UDP=udp://{address}:8001",
+            f"MY_MODEL_PORT_8001_UDP_ADDR={address}",
+            "MY_MODEL_PORT_8001_UDP_PORT=8001",
+            "MY_MODEL_PORT_8001_UDP_PROTO=udp",
+            f"MY_MODEL_SERVICE_HOST={address}",
+            "MY_MODEL_SERVICE_PORT=mine",
+            "MY_MODEL_SERVICE_PORT_GRPC=8001",
+            "MY_MODEL_SERVICE_PORT_HTTP_API=8000",
+            address,
+        ]
+        assert (await client.logs("without", "default")).split() == ["$(MY_MODEL_SERVICE_HOST)"]
+
+    running(main, tmp_path)
+
+
+def test_endpoints_elsewhere_on_loopback_are_refused_as_ever(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        own = (await client.create(service("web")))["spec"]["clusterIP"]
+        for address in ("127.0.0.1", own):
+            endpoints = [{"addresses": [address]}]
+            body = {"metadata": {"name": "x", "namespace": "default"}, "addressType": "IPv4", "endpoints": endpoints, "ports": []}
+            with pytest.raises(Invalid, match="may not be in the loopback range"):
+                await client.create({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", **body})
+
+    running(main, tmp_path)
