@@ -46,7 +46,7 @@ def ports(services: Iterable[Obj], slices: dict[Key, list[Obj]], pods: IPv4Netwo
     The API itself has no slice: no API server would take one on loopback.
     """
     for service in services:
-        spec, key = service["spec"], _key(service)
+        spec, key = service["spec"], key_of(service)
         if not has_address(service):
             continue
         affinity = _affinity(spec)
@@ -62,7 +62,7 @@ def names(services: Iterable[Obj], slices: dict[Key, list[Obj]], pods: IPv4Netwo
     """The names of Services: each is its cluster IP, or all that are ready behind it where it has none."""
     found = []
     for service in services:
-        key = _key(service)
+        key = key_of(service)
         if has_address(service):
             found.append(Named(*key, (service["spec"]["clusterIP"],)))
         elif addresses := dict.fromkeys(address for each in slices.get(key, ()) for address in _ready(each, pods)):
@@ -75,7 +75,8 @@ def has_address(service: Obj) -> bool:
     return service["spec"].get("clusterIP") not in (None, "", "None")
 
 
-def _key(service: Obj) -> Key:
+def key_of(service: Obj) -> Key:
+    """Its namespace and name."""
     return service["metadata"]["namespace"], service["metadata"]["name"]
 
 

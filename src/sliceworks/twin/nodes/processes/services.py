@@ -130,8 +130,8 @@ class Services:
         try:
             await self._lines[port.place].open()
         except OSError as error:
-            own = (EVERYWHERE, number) in heard and any(number == target[1] for target in port.targets)
-            if not own:
+            by_itself = (EVERYWHERE, number) in heard and any(number == target[1] for target in port.targets)
+            if not by_itself and backends.key_of(port.service) != links.API:
                 self._tell(port, _WORDS.get(error.errno or 0, str(error)))
         else:
             self._told.pop(port.place, None)
