@@ -37,17 +37,29 @@ def conclude(folder: Path) -> dict[str, Any]:
     return ending.conclude(folder, plans.make(spec(), Path()), Outcome(BEGAN, "", ()))
 
 
+def block(place: Path) -> None:
+    """Put a full disk in the way of a table; of the result, which would take its place, a folder."""
+    if place.suffix == ".half":
+        place.symlink_to("/dev/full")
+    else:
+        place.mkdir()
+
+
+def unblock(place: Path) -> None:
+    place.unlink() if place.is_symlink() else place.rmdir()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
-@pytest.mark.parametrize("full", ["requests.half", "pieces.half", "run.json.half"])
+@pytest.mark.parametrize("full", ["requests.half", "pieces.half", ".run.json.new"])
 def test_a_full_disk_keeps_the_rows_for_later(tmp_path: Path, full: str) -> None:
     folder = tmp_path / "run"
     with broken_off(folder):
-        (folder / full).symlink_to("/dev/full")
+        block(folder / full)
         with pytest.raises(SliceworksError, match="cannot be put together: ") as caught:
             conclude(folder)
     assert caught.value.hint == f"make room, then: sliceworks load recover {folder}"
     assert ending.unfinished(tmp_path) == [folder]
-    (folder / full).unlink()
+    unblock(folder / full)
     found = ending.recover(folder)
     assert (found["valid"], found["problems"]) == (False, [f"ended early: {ending.BROKEN_OFF}"])
     assert (found["name"], found["tags"], found["summary"]["succeeded"]) == ("test", {"build": "7"}, 10)

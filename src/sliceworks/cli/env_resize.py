@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sliceworks.base import progress
+from sliceworks.base import files, progress
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.base.words import closest
 from sliceworks.cli import options
@@ -53,7 +53,7 @@ def resize(*, pool: str, count: int, file: Path, skipped: tuple[str, ...], twin:
     if changes:
         options.confirm(f"Have {count} slices in {pool}?", yes or twin)
     if text != before:
-        _write(file, text)
+        files.put(file.resolve(), text.encode(), mode=file.stat().st_mode & 0o777)
     if changes:
         with progress.working(f"Applying {stage.name}") as step:
             site.apply_alone(_STAGE, step)
@@ -81,12 +81,3 @@ def _is_of(pool: str, address: str) -> bool:
     """Whether a resource is a slice of a pool: its key is the pool's name and a number."""
     name, _, number = address.rpartition('["')[2].removesuffix('"]').rpartition("-")
     return name == pool and number.isdigit()
-
-
-def _write(file: Path, text: str) -> None:
-    """All of it or nothing: a document is never half written."""
-    target = file.resolve()
-    beside = target.with_name(f".{target.name}.new")
-    beside.write_text(text, encoding="utf-8")
-    beside.chmod(target.stat().st_mode)
-    beside.replace(target)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sliceworks.base import progress
+from sliceworks.base import files, progress
 from sliceworks.base.errors import SliceworksError
 from sliceworks.cli import browsing
 
@@ -56,12 +56,9 @@ def write_page(day: Day, report: Path | None = None) -> Path:
     from sliceworks.rehearsal.day.page import render
 
     file = page_file(day.name, report)
-    fresh = file.with_name(f".{file.name}.new")
     try:
-        fresh.write_text(render(day), encoding="utf-8")
-        fresh.replace(file)
+        files.put(file, render(day).encode())
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise SliceworksError(
             f"the page cannot be written to {file}: {error.strerror}", hint="choose another --report FILE"
         ) from error

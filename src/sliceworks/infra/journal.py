@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base import files
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -62,10 +64,7 @@ class Journal:
     def keep(self, left: list[str]) -> None:
         """Only these are still in doubt."""
         if left:
-            text = b"".join(orjson.dumps({"address": address}) + b"\n" for address in left)
-            beside = self._file.with_suffix(".new")
-            beside.write_bytes(text)
-            beside.replace(self._file)
+            files.put(self._file, b"".join(orjson.dumps({"address": address}) + b"\n" for address in left))
         else:
             self._file.unlink(missing_ok=True)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base import files
 from sliceworks.infra.terraform import NoBucket
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def bring_down(terraform: Terraform) -> None:
     text = terraform.pull()
     write_backend(terraform.folder, _BESIDE)
     if text.strip():
-        _put(terraform.folder / LOCAL, text.encode())
+        files.put(terraform.folder / LOCAL, text.encode(), mode=files.PRIVATE)
     terraform.init()
 
 
@@ -88,11 +89,3 @@ def write_backend(folder: Path, backend: Object) -> None:
     file = folder / _BACKEND
     if not file.exists() or file.read_bytes() != text:
         file.write_bytes(text)
-
-
-def _put(file: Path, data: bytes) -> None:
-    """All of it or nothing."""
-    beside = file.with_name(f".{file.name}.new")
-    beside.write_bytes(data)
-    beside.chmod(0o600)
-    beside.replace(file)

@@ -66,11 +66,7 @@ def count(folder: Path, prompts: Prompts, with_: Any) -> None:
             lengths = _lengths([each.text for each in part], with_)
             _insert(connection, "counts", ([each.number for each in part], [each.turn for each in part], lengths))
         nudge = _lengths([NUDGE], with_)[0]
-        half = file.with_suffix(".half")
-        quoted = str(half).replace("'", "''")
-        query = _COUNTED.replace("$1", str(nudge)).replace("$2", "'" + str(file).replace("'", "''") + "'")
-        connection.execute(f"COPY ({query}) TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
-    half.replace(file)
+        merging.store(connection, _COUNTED.replace("$1", str(nudge)).replace("$2", merging.quoted(file)), file)
 
 
 def who_counted(folder: Path) -> dict[str, int]:

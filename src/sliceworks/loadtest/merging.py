@@ -46,8 +46,8 @@ def merge(folder: Path) -> Merged:
             for found, at in rows.blocks(file, _BLOCK):
                 _take(connection, found, at, requests)
                 requests, pieces = requests + len(found), pieces + len(at)
-        _store(connection, "SELECT * FROM requests ORDER BY intended, number, turn", folder / REQUESTS)
-        _store(connection, "SELECT * FROM pieces ORDER BY request, piece", folder / PIECES)
+        store(connection, "SELECT * FROM requests ORDER BY intended, number, turn", folder / REQUESTS)
+        store(connection, "SELECT * FROM pieces ORDER BY request, piece", folder / PIECES)
     for file in files:
         file.unlink()
         file.with_suffix(".pieces").unlink()
@@ -107,8 +107,13 @@ def _pieces(requests: NDArray[np.int64], counts: NDArray[np.int64], at: NDArray[
     return {"request": owners, "piece": within, "came": came, "gap": gap}
 
 
-def _store(connection: duckdb.DuckDBPyConnection, query: str, file: Path) -> None:
-    """Into place in one step: a file that is there is whole."""
+def store(connection: duckdb.DuckDBPyConnection, query: str, file: Path) -> None:
+    """What a query finds as a table, put in its place in one step: a file that is there is whole."""
     half = file.with_suffix(".half")
-    connection.execute(f"COPY ({query}) TO '{str(half).replace(chr(39), chr(39) * 2)}' (FORMAT parquet, COMPRESSION zstd)")
+    connection.execute(f"COPY ({query}) TO {quoted(half)} (FORMAT parquet, COMPRESSION zstd)")
     half.replace(file)
+
+
+def quoted(value: object) -> str:
+    """A text, or the name of a file, in SQL."""
+    return "'" + str(value).replace("'", "''") + "'"

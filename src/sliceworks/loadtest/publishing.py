@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import orjson
 
-from sliceworks.base import clock
+from sliceworks.base import clock, files
 from sliceworks.base.errors import CloudError, CloudUnavailable, SliceworksError, Unreachable
 from sliceworks.cloud.retrying import Retry
 from sliceworks.loadtest.merging import REQUESTS
@@ -123,10 +123,8 @@ class Publisher:
 
 
 def _note(folder: Path, place: Place, done: int) -> None:
-    """Remember how far it came, in one step."""
-    half = folder / f"{PROGRESS}.half"
-    half.write_bytes(orjson.dumps({"project": place.project, "topic": place.topic, "records": done}))
-    half.replace(folder / PROGRESS)
+    """Remember how far it came."""
+    files.put(folder / PROGRESS, orjson.dumps({"project": place.project, "topic": place.topic, "records": done}))
 
 
 def _done(folder: Path, place: Place) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from sliceworks.base.errors import SliceworksError
-from sliceworks.loadtest.merging import PIECES, REQUESTS
+from sliceworks.loadtest.merging import PIECES, REQUESTS, quoted
 from sliceworks.loadtest.results import RUN
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def ask(folder: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         _load_runs(connection, [each / RUN for each in runs])
         # From here on the query sees these tables and nothing else of the machine. Rows are read when they are asked for: runs of
         # millions need not fit into memory.
-        readable = ", ".join(f"'{_quoted(str(each / file))}'" for each in runs for file in (REQUESTS, PIECES))
+        readable = ", ".join(quoted(each / file) for each in runs for file in (REQUESTS, PIECES))
         connection.execute(f"SET allowed_paths = [{readable}]")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -40,7 +40,7 @@ def ask(folder: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
 
 
 def _load(connection: duckdb.DuckDBPyConnection, table: str, files: list[Path]) -> None:
-    parts = (f"SELECT '{_quoted(each.parent.name)}' AS run, * FROM read_parquet('{_quoted(str(each))}')" for each in files)
+    parts = (f"SELECT {quoted(each.parent.name)} AS run, * FROM read_parquet({quoted(each)})" for each in files)
     connection.execute(f"CREATE VIEW {table} AS {' UNION ALL BY NAME '.join(parts)}")
 
 
@@ -50,10 +50,4 @@ def _load_runs(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> None
     )
     for each in files:
         fields = "name, began, valid, kept, to_json(tags), to_json(summary)"
-        connection.execute(
-            f"INSERT INTO runs SELECT '{_quoted(each.parent.name)}', {fields} FROM read_json_auto('{_quoted(str(each))}')"
-        )
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
+        connection.execute(f"INSERT INTO runs SELECT {quoted(each.parent.name)}, {fields} FROM read_json_auto({quoted(each)})")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base import files
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.loadtest.statistics import Window, summarise
 from sliceworks.specs.objectives import parse
@@ -109,9 +110,7 @@ def conclude(
         "spec": spec.model_dump(by_alias=True, exclude_defaults=True),
         "url": plan.url,
     }
-    half = folder / f"{RUN}.half"
-    half.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
-    half.replace(folder / RUN)
+    files.put(folder / RUN, orjson.dumps(found, option=orjson.OPT_INDENT_2))
     return found
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from sliceworks.base import clock, collector
+from sliceworks.base import clock, collector, files
 from sliceworks.base.errors import BadRequest, SliceworksError
 from sliceworks.kube import kubeconfig
 from sliceworks.kube.transport import Request, Response
@@ -118,9 +118,10 @@ async def _serve(
         url = f"https://{host}:{port}"
         cluster.reached_at(url, ca.encode())
         config = kubeconfig.render(name=f"sliceworks-{options.name}", server=url, token=token, ca=ca.encode())
-        _write_private(directory / "kubeconfig", config.encode())
+        files.put(directory / "kubeconfig", config.encode(), mode=files.PRIVATE)
         where = {"port": port, "url": url, "cloud_port": cloud_port, "cloud": f"http://{_LOOPBACK}:{cloud_port}"}
-        _write_private(ready, orjson.dumps({"pid": os.getpid(), **where, "started": clock.timestamp()}))
+        about = {"pid": os.getpid(), **where, "started": clock.timestamp()}
+        files.put(ready, orjson.dumps(about), mode=files.PRIVATE)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
@@ -167,17 +168,8 @@ def _token(file: Path) -> str:
     with contextlib.suppress(FileNotFoundError):
         return file.read_text().strip()
     token = new_token()
-    _write_private(file, token.encode())
+    files.put(file, token.encode(), mode=files.PRIVATE)
     return token
-
-
-def _write_private(file: Path, data: bytes) -> None:
-    """Write a file that nobody else may read, whole or not at all."""
-    temporary = file.with_name(file.name + ".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(data)
-    temporary.replace(file)
 
 
 def _limits(speed: float) -> Limits:

@@ -7,11 +7,11 @@ Certificates follow the wall clock, not the twin's: the other side of a TLS conn
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base import files
 from sliceworks.twin.auth.identity import AUTHENTICATED, User
 
 if TYPE_CHECKING:
@@ -116,12 +116,8 @@ def _usable(file: Path, now: datetime) -> bool:
 
 
 def _write(file: Path, text: str, end: datetime) -> None:
-    part = file.with_suffix(".part")
-    part.unlink(missing_ok=True)
     # Nobody waits for the disk: a file that a power cut left empty is not usable, and made again.
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        out.write(f"ends {end.isoformat()}\n{text}")
-    part.replace(file)
+    files.put(file, f"ends {end.isoformat()}\n{text}".encode(), mode=files.PRIVATE)
 
 
 def _make_authority(now: datetime) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import orjson
+
+from sliceworks.base import files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,13 +111,8 @@ def _make(file: Path | None) -> EllipticCurvePrivateKey:
     key = ec.generate_private_key(ec.SECP256R1())
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        part = file.with_suffix(".part")
-        part.unlink(missing_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(file)
+        written = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        files.put(file, written, mode=files.PRIVATE, lasting=True)
     return key
 
 
