@@ -1,0 +1,126 @@
+"""What is in our images, built by Buildah; and that each starts for any user, with nothing to write to."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.heavy import images
+from tests.heavy.containers import started
+from tests.heavy.images import OURS, ROOT
+
+from sliceworks import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.timeout(900)
+Object = dict[str, Any]
+PACKAGES = "usr/local/lib/python3.13/site-packages"
+MOST_BYTES = 260 * 1024**2
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[Path]:
+    with images.unpacked(images.base()) as root:
+        yield root
+
+
+@pytest.fixture(scope="module", params=OURS)
+def built(request: pytest.FixtureRequest) -> str:
+    """One image after the other."""
+    return images.build(request.param)
+
+
+@pytest.fixture(scope="module")
+def root(built: str) -> Iterator[Path]:
+    with images.unpacked(built) as found:
+        yield found
+
+
+def entries(root: Path) -> dict[str, os.stat_result]:
+    """Everything below a folder but bytecode, by its path."""
+    found = {}
+    for folder, folders, files in os.walk(root):
+        found.update({str(path.relative_to(root)): path.lstat() for path in (Path(folder, name) for name in (*folders, *files))})
+    return {path: about for path, about in found.items() if "__pycache__" not in path}
+
+
+@pytest.fixture(scope="module")
+def added(base: Path, root: Path) -> dict[str, os.stat_result]:
+    """What an image has that its base has not, or has otherwise."""
+    before = entries(base)
+    return {
+        path: about
+        for path, about in entries(root).items()
+        if path not in before
+        or (not stat.S_ISDIR(about.st_mode) and (about.st_size, about.st_mtime) != (before[path].st_size, before[path].st_mtime))
+    }
+
+
+def pod(*command: str, **context: Any) -> Object:
+    """A pod's spec that runs a command with a root that cannot be written and a folder for scratch."""
+    container: Object = {"command": list(command), "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}]}
+    container["securityContext"] = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
+    return {"securityContext": context, "containers": [container], "volumes": [{"name": "scratch", "emptyDir": {}}]}
+
+
+def test_it_says_what_it_is_and_runs_as_nobody_of_importance(built: str) -> None:
+    config = images.described(built)["config"]
+    assert config["User"] == "65532:65532"
+    assert config["Labels"]["org.opencontainers.image.version"] == __version__
+    assert config["Labels"]["org.opencontainers.image.title"].startswith("Sliceworks")
+
+
+def test_all_that_is_added_to_the_base_is_installed_packages(added: dict[str, os.stat_result]) -> None:
+    assert {path for path in added if not path.startswith(("usr/local/bin", "usr/local/lib", "usr/local/share"))} == set()
+    assert sum(about.st_size for about in added.values()) < MOST_BYTES
+
+
+def test_what_is_added_belongs_to_root_and_nobody_else_may_write_it(added: dict[str, os.stat_result]) -> None:
+    assert {path for path, about in added.items() if about.st_uid or about.st_gid} == set()
+    writable = {path for path, about in added.items() if about.st_mode & 0o022 and not stat.S_ISLNK(about.st_mode)}
+    assert writable == set()
+    assert {path for path, about in added.items() if about.st_mode & (stat.S_ISUID | stat.S_ISGID)} == set()
+
+
+def test_nothing_of_the_build_stays(built: str, base: Path, root: Path) -> None:
+    for left in ("build", "wheel", "requirements", "root/.cache", "tmp/.cache", "usr/bin/gcc", "usr/bin/cc", "usr/local/bin/gcc"):
+        assert not (root / left).exists(), left
+    assert (root / "etc/pip.conf").read_bytes() == b""
+    assert (root / images.TRUSTED).read_bytes() == (base / images.TRUSTED).read_bytes()
+    told = images.described(built)
+    assert "://" not in f"{told['config']}{told['history']}"
+
+
+def test_every_file_of_the_program_is_in_it(root: Path) -> None:
+    tracked = subprocess.run(["git", "ls-files", "src/sliceworks"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = [name.removeprefix("src/") for name in tracked.splitlines() if (ROOT / name).exists()]
+    assert len(names) > 500
+    assert [name for name in names if not (root / PACKAGES / name).exists()] == []
+    for shipped in ("hcl/modules", "deploy/slices/base/deployment.yaml", "examples/environments/saxml/environment.yaml"):
+        assert (root / PACKAGES / "sliceworks/infra" / shipped).exists(), shipped
+
+
+@pytest.mark.parametrize("user", [65532, 1000690000])
+def test_it_starts_for_any_user_on_a_root_that_cannot_be_written(built: str, tmp_path: Path, user: int) -> None:
+    tried = "sliceworks --version; sliceworks twin status; sliceworks accelerators show v4-32; touch /x /usr/local/x"
+    with started(built, pod("sh", "-c", tried, runAsUser=user, runAsGroup=user), tmp_path) as container:
+        assert container.ended(60) == 1
+    said = container.tail(200)
+    assert f"sliceworks, version {__version__}" in said
+    assert "2x2x4" in said
+    assert "unexpected" not in said
+    assert said.count("Read-only file system") == 2
+
+
+def test_it_runs_without_scratch_and_without_a_home(built: str, tmp_path: Path) -> None:
+    bare = pod("env", "--unset=HOME", "sh", "-c", "sliceworks accelerators show v4-32 && sliceworks twin status")
+    bare["containers"][0]["volumeMounts"], bare["volumes"] = [], []
+    with started(built, bare, tmp_path) as container:
+        assert container.ended(60) == 1, container.tail()
+    assert "error: this user has no home folder" in container.tail()
