@@ -29,6 +29,13 @@ def test_every_variable_and_output_is_described(module: Path) -> None:
         assert not [block for block, body in blocks if not re.search(r'^  description = ".{4,}"$', body, re.MULTILINE)], name
 
 
+def test_new_clusters_obey_network_policies_and_old_ones_stay() -> None:
+    """It is chosen when a cluster is made: a plan that changed it would make another cluster."""
+    text = (ROOT / "modules" / "cluster" / "main.tf").read_text()
+    assert re.search(r'^  datapath_provider = local.autopilot \? null : "ADVANCED_DATAPATH"$', text, re.MULTILINE)
+    assert re.search(r"^    ignore_changes = \[datapath_provider\]$", text, re.MULTILINE)
+
+
 def test_stages_take_what_earlier_ones_give() -> None:
     """Each output that a stage passes on is one that a later stage declares, with the same name."""
     given = {name: path.name for path in MODULES if path.parent.name == "stages" for name in _names(path / "outputs.tf", "output")}

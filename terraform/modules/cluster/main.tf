@@ -1,4 +1,4 @@
-# A VPC-native cluster with Workload Identity, Cloud DNS, GCS FUSE and managed Prometheus; Standard or Autopilot.
+# A VPC-native cluster with Workload Identity, network policies, Cloud DNS, GCS FUSE and managed Prometheus; Standard or Autopilot.
 
 locals {
   autopilot = var.mode == "autopilot"
@@ -17,6 +17,9 @@ resource "google_container_cluster" "this" {
   network         = var.network.network
   subnetwork      = var.network.subnet
   networking_mode = "VPC_NATIVE"
+
+  # Without Dataplane V2 nobody obeys network policies. Autopilot has it by itself.
+  datapath_provider = local.autopilot ? null : "ADVANCED_DATAPATH"
 
   ip_allocation_policy {
     cluster_secondary_range_name  = var.network.pods_range
@@ -146,6 +149,9 @@ resource "google_container_cluster" "this" {
   }
 
   lifecycle {
+    # It is chosen once: a cluster that has none would be made anew.
+    ignore_changes = [datapath_provider]
+
     precondition {
       condition     = !local.autopilot || var.release_channel != "none"
       error_message = "An Autopilot cluster follows a release channel."

@@ -28,6 +28,7 @@ _NAMES = Names(
         "cluster_autoscaling.auto_provisioning_defaults": "autoprovisioningNodePoolDefaults",
         "dns_config": "networkConfig.dnsConfig",
         "gateway_api_config": "networkConfig.gatewayApiConfig",
+        "datapath_provider": "networkConfig.datapathProvider",
         "dns_config.cluster_dns": "clusterDns",
         "logging_config.enable_components": "componentConfig.enableComponents",
         "monitoring_config.enable_components": "componentConfig.enableComponents",
@@ -76,6 +77,7 @@ class Cluster:
         "enable_autopilot",
         "ip_allocation_policy",
         "networking_mode",
+        "datapath_provider",
         "private_cluster_config.master_ipv4_cidr_block",
         "node_config.service_account",
     )
