@@ -32,5 +32,5 @@ def test_the_site_builds_and_asks_nobody_for_anything(tmp_path: Path) -> None:
     assert 'not included in the "nav"' not in done.stderr
     for page in (tmp_path / "site").rglob("*.html"):
         text = page.read_text()
-        for foreign in ('src="http', 'rel="stylesheet" href="http', 'rel="preconnect"', "unpkg.com", "googleapis.com"):
+        for foreign in ('src="http', 'rel="stylesheet" href="http', 'rel="preconnect"', "unpkg.com", "fonts.googleapis.com"):
             assert foreign not in text, f"{page.name} asks for {foreign}"
