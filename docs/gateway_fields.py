@@ -53,7 +53,8 @@ object), and ends.
 @ERRORS@
 Another server is asked when a connection fails, when a server hangs up before the first byte of its answer (amid an answer that
 is no stream, too), and when it answers 429, 502, 503 or 504. A circuit opens after `health.failures` of these in a row, 429 left
-out; a plain 500 counts neither way, since it may be the request's own fault.
+out; a plain 500 counts neither way, since it may be the request's own fault. A server whose circuit is open is asked every second how
+it is: when it says well, or when `health.open` has passed, one request is let through.
 
 ## Numbers
 

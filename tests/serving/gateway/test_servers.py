@@ -97,6 +97,43 @@ def test_a_circuit_opens_after_failures_and_lets_one_try_through() -> None:
     clock.run(main(), virtual=True)
 
 
+def test_a_good_look_lets_one_try_through_before_its_time() -> None:
+    async def main() -> None:
+        a = server("a", failures=1, open="1h")
+        group = Group("m", [a], Balancing())
+        a.began()
+        a.ended(failed=True)
+        assert a.failing.is_set()
+        assert group.pick() is None
+        a.seen(good=True)
+        assert group.pick() is a
+        a.began()
+        assert group.pick() is None
+        a.ended(failed=False)
+        assert group.pick() is a
+        assert not a.failing.is_set()
+
+    clock.run(main(), virtual=True)
+
+
+def test_a_server_that_was_away_for_a_moment_is_used_again_at_once() -> None:
+    """It is looked at soon when its circuit opens, however seldom it is else, and however long a circuit stays open."""
+
+    async def main() -> None:
+        async with upstream() as one:
+            health = {"every": "1h", "open": "1h", "failures": 2}
+            spec = document(one.url, health=health, timeouts={"connect": "5s"}, retries={"attempts": 0})
+            async with gateway(spec) as gate:
+                await until(lambda: gate.program.application.state.servers[0].checked)
+                await one.kill()
+                for _ in range(2):
+                    assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 502
+                await one.revive()
+                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+
+    clock.run(main())
+
+
 def test_a_dead_server_costs_nobody_an_answer() -> None:
     async def main() -> None:
         async with upstream() as one, upstream() as two, gateway(document(one.url, two.url)) as gate:

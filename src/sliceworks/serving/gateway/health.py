@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sliceworks.gateway.health")
 
+_SOON = 1.0
 PATHS = {"openai": "/health", "triton": "/v2/health/ready", "jetstream": "/v1/health", "echo": "/health"}
 
 
@@ -42,8 +43,7 @@ class HealthChecks:
                 for served in self._application.state.models.values():
                     if server in served.group.servers:
                         served.group.tell()
-            every = server.health.every if server.well else min(server.health.every, 1.0)
-            await clock.sleep(every * (0.9 + 0.2 * clock.randomness().random()))
+            await _pause(server)
 
     async def stop(self) -> None:
         """Look no more."""
@@ -52,6 +52,18 @@ class HealthChecks:
         for look in looks:
             look.cancel()
         await asyncio.gather(*looks, return_exceptions=True)
+
+
+async def _pause(server: Server) -> None:
+    """Until the next look: soon for one that is not well, or begins to fail."""
+    every, some = server.health.every, 0.9 + 0.2 * clock.randomness().random()
+    if server.well and not server.failing.is_set():
+        try:
+            async with asyncio.timeout(every * some):
+                await server.failing.wait()
+        except TimeoutError:
+            return
+    await clock.sleep(min(every, _SOON) * some)
 
 
 async def check(server: Server) -> bool:

@@ -36,6 +36,8 @@ class Server:
         self._wrong = self._right = self._failures = 0
         self._open_until = 0.0
         self._trying = False
+        self.failing = asyncio.Event()
+        """Set while its circuit is open: whoever looks after it looks sooner."""
         self._well_since = asyncio.get_running_loop().time() - slow_start
 
     @property
@@ -77,20 +79,30 @@ class Server:
         if failed:
             self._failures += 1
             self._open_until = now + self.health.open
+            if self.circuit_open:
+                self.failing.set()
         elif self._failures:
             if self.circuit_open:
                 self._well_since = now
-            self._failures = 0
+            self._close_circuit()
+
+    def _close_circuit(self) -> None:
+        self._failures = 0
+        self.failing.clear()
 
     def seen(self, *, good: bool) -> bool:
         """The result of a health check; tells whether that changed how it stands."""
         self._right, self._wrong = (self._right + 1, 0) if good else (0, self._wrong + 1)
         first, self.checked, before = not self.checked, True, self.well
         if good and not self.well and self._right >= self.health.healthy_after:
-            self.well, self._failures = True, 0
+            self.well = True
+            self._close_circuit()
             self._well_since = asyncio.get_running_loop().time()
         elif not good and self.well and (first or self._wrong >= self.health.unhealthy_after):
             self.well = False
+        if good:
+            # It may have started anew: one request is let through now.
+            self._open_until = 0.0
         return self.well != before
 
     def close(self) -> None:
