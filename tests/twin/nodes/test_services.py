@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,14 +13,16 @@ from tests.support.process_pods import ended, mounts_wanted, pod, ready, running
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Invalid
+from sliceworks.kube.client import Client
 from sliceworks.kube.well_known import CORE_EVENT, ENDPOINT_SLICE, POD, SERVICE
+from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.processes.lines import Line
+from sliceworks.twin.store.journal import Journal
+from sliceworks.twin.store.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from sliceworks.kube.client import Client
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
 Object = dict[str, Any]
@@ -249,3 +252,21 @@ def test_endpoints_elsewhere_on_loopback_are_refused_as_ever(tmp_path: Path) -> 
                 await client.create({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", **body})
 
     running(main, tmp_path)
+
+
+def test_services_move_with_the_twin(tmp_path: Path) -> None:
+    async def addresses(processes: Path | None) -> list[str]:
+        async with Cluster(Store(Journal(tmp_path / "store.db")), processes=processes) as cluster:
+            client = Client(cluster.transport())
+            found = (await client.list_all(SERVICE, "default")).items
+            if len(found) == 1:
+                await client.create(service("web"))
+                await client.create(service("solo", clusterIP="None"))
+            found = (await client.list_all(SERVICE, "default")).items
+            assert all(each["spec"]["clusterIPs"] == [each["spec"]["clusterIP"]] for each in found)
+            return [each["spec"]["clusterIP"] for each in found]
+
+    for folder, first in ((None, "10.96.0.1"), (tmp_path / "pods", r"127\.\d+\.128\.1"), (None, "10.96.0.1")):
+        api, solo, web = clock.run(addresses(folder))
+        assert re.fullmatch(first, api)
+        assert (web.split(".")[0], solo) == (api.split(".")[0], "None")
