@@ -144,6 +144,10 @@ def test_replicas_are_left_to_the_autoscaler() -> None:
     plain = manifests(changed("densenet-triton", "{min: 1, max: 3}", "{min: 1, max: 3, source: prometheus}"))
     [metric] = one(plain, "HorizontalPodAutoscaler", "densenet")["spec"]["metrics"]
     assert metric["pods"]["metric"]["name"] == "nv_inference_pending_request_count"
+    rate = "prometheus.googleapis.com|nv_inference_count|counter"
+    whole = manifests(changed("densenet-triton", "{min: 1, max: 3}", f"{{min: 1, max: 3, metric: '{rate}'}}"))
+    [metric] = one(whole, "HorizontalPodAutoscaler", "densenet")["spec"]["metrics"]
+    assert metric["pods"]["metric"]["name"] == rate
 
 
 def test_who_comes_in_by_a_route_is_let_in() -> None:

@@ -50,6 +50,10 @@ def refused(tmp_path: Path, text: str, name: str = "served") -> str:
             ("model.yaml:5", "spec.engine", "'saxml', 'triton', 'jetstream' or 'vllm'"),
         ),
         ("  engine: vllm\n  accelerator: {type: l4-1}\n", ("engine vllm needs vllm:",)),
+        (
+            TRITON + "  autoscaling: {max: 2}\n  monitoring: null\n",
+            ("model.yaml:8", "nobody would read what it scales by", "source: prometheus"),
+        ),
         (TRITON + "  vllm: {model: {name: a, source: b}}\n", ("engine triton does not take vllm",)),
         ("  engine: vllm\n  vllm: {model: {name: a, source: b}}\n", ("engine vllm needs an accelerator",)),
         (vllm("l4-3"), ("model.yaml:7", "no accelerator is called 'l4-3'", "l4-2")),

@@ -36,7 +36,7 @@ def checked(document: Document) -> ModelService:
 
 def check(service: ModelService) -> list[Finding]:
     """Everything that is wrong."""
-    spec, found = service.spec, list(_names(service))
+    spec, found = service.spec, [*_names(service), *_measured(service.spec)]
     if spec.accelerator is None:
         return [*found, *_buckets(spec), *_routes(spec)]
     try:
@@ -78,6 +78,12 @@ def _engine(spec: ModelServiceSpec, asked: Machines) -> Iterator[Finding]:
 
 def _other_engine(kind: str) -> str:
     return f"engines on {_WORDS[kind]}: {', '.join(name for name, kinds in _KINDS.items() if kind in kinds)}"
+
+
+def _measured(spec: ModelServiceSpec) -> Iterator[Finding]:
+    if spec.autoscaling and spec.autoscaling.source == "google" and spec.monitoring is None:
+        problem = "nobody would read what it scales by"
+        yield Finding(("spec", "monitoring"), problem, "leave monitoring as it is, or take source: prometheus")
 
 
 def _scaling(spec: ModelServiceSpec, asked: Machines) -> Iterator[Finding]:

@@ -125,7 +125,7 @@ def autoscaler(service: ModelService, name: str, default_metric: str) -> list[Ob
     if wanted is None or service.spec.stopped:
         return []
     gauge = wanted.metric or default_metric
-    metric = f"prometheus.googleapis.com|{gauge}|gauge" if wanted.source == "google" else gauge
+    metric = f"prometheus.googleapis.com|{gauge}|gauge" if wanted.source == "google" and "|" not in gauge else gauge
     target = {"type": "AverageValue", "averageValue": wanted.target}
     spec = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},

@@ -66,7 +66,10 @@ class Autoscaling(Spec):
 
     min: Positive = 1
     max: Positive
-    metric: str = Field(default="", description="A gauge of the engine; the requests that wait in it when left out.")
+    metric: str = Field(
+        default="",
+        description="A gauge of the engine, or the adapter's whole name of any metric; the requests that wait when left out.",
+    )
     target: Amount = Field(default="10", description="What each replica should have of it on average.")
     source: Literal["google", "prometheus"] = Field(
         default="google", description="Which adapter gives metrics to the cluster: Cloud Monitoring's or Prometheus's."
