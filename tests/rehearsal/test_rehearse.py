@@ -94,4 +94,7 @@ def test_how_objects_stand() -> None:
     quota = {"kind": "ResourceQuota", "spec": {"hard": {"pods": "4", "requests.cpu": "2"}}, "status": {"used": {"pods": "1"}}}
     assert standing(quota) == "pods 1/4, cpu 0/2"
     assert standing({"kind": "PodDisruptionBudget", "status": {"disruptionsAllowed": 2}}) == "2 may go"
-    assert standing({"kind": "HorizontalPodAutoscaler", "spec": {"minReplicas": 2, "maxReplicas": 6}}) == "0 of 2 to 6"
+    assert (
+        standing({"kind": "HorizontalPodAutoscaler", "spec": {"minReplicas": 2, "maxReplicas": 6}})
+        == "2 to 6; a twin does not scale"
+    )

@@ -45,8 +45,8 @@ def _node(_spec: Object, status: Object) -> str:
     return "Ready" if "Ready" in held_conditions({"status": status}) else "NotReady"
 
 
-def _autoscaler(spec: Object, status: Object) -> str:
-    return f"{status.get('currentReplicas') or 0} of {spec.get('minReplicas', 1)} to {spec.get('maxReplicas')}"
+def _autoscaler(spec: Object, _status: Object) -> str:
+    return f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')}; a twin does not scale"
 
 
 def _budget(_spec: Object, status: Object) -> str:
