@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import sysconfig
 import tempfile
@@ -119,6 +120,15 @@ def test_a_real_triton_is_deployed_and_asked(
     assert run("invoke", "served", "--data", str(tmp_path / "request.json")) == 0
     assert orjson.loads(capsys.readouterr().out)["outputs"][0]["data"] == [2.0, 4.0]
 
+    broken = elsewhere / "models" / "broken"
+    shutil.copytree(elsewhere / "models" / "add", broken)
+    (broken / "config.pbtxt").write_text((broken / "config.pbtxt").read_text().replace('"add"', '"broken"'))
+    (broken / "1" / "model.py").write_text("raise ValueError('it cannot be loaded')")
+    assert run("publish", "served", "broken") == 1
+    assert "it cannot be loaded" in capsys.readouterr().err
+    # A server that could not load one model is there for the others.
+    assert run("invoke", "served", "--data", str(tmp_path / "request.json")) == 0
+    capsys.readouterr()
     assert run("publish", "served", "missing") == 1
     assert "answered 500: failed to load 'missing'" in capsys.readouterr().err
     assert run("publish", "served", "speak") == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -64,10 +65,13 @@ async def publish(
 
 
 async def _tell_or_undo(client: Client, record: Record, verb: str, model: str, *, tell: Callable[[str], None]) -> None:
-    """What the servers refuse is not kept."""
+    """What the servers refuse is not kept, not even by those that took it."""
     try:
         await tell_triton(client, record, verb, model)
     except SliceworksError:
+        if verb == "load" and model not in {each.name for each in record.service.spec.models}:
+            with suppress(SliceworksError):
+                await tell_triton(client, record, "unload", model)
         before = Rollout(client, record.service, record.document, record.namespace)
         before.untouched = frozenset({naming.SERVER})
         await before.prepare()

@@ -42,10 +42,11 @@ def _pod(service: ModelService, part: Triton, found: Machines | None, version: V
     spec = service.spec
     args = [
         f"--model-repository={part.repository}",
-        # Models come and go by name, and a server is ready once it has all that it was told to load.
+        # Models come and go by name. A server listens once it has all that it was told to load, and ends where it cannot; strictly
+        # asked it would never be ready again after a model that somebody published could not be loaded, for all its other models.
         "--model-control-mode=explicit",
         *(f"--load-model={name}" for name in (["*"] if part.load == "all" else [model.name for model in part.models])),
-        "--strict-readiness=true",
+        "--strict-readiness=false",
         "--exit-on-error=true",
         f"--exit-timeout-secs={int(spec.drain)}",
         *([f"--log-verbose={part.log_verbose}"] if part.log_verbose else []),
