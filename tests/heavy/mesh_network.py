@@ -1,0 +1,87 @@
+"""A network of pods on this machine alone: addresses that the API takes, and namespaces for programs that want ports of their own.
+
+Root makes them. One run at a time has them, and first takes away what a killed one left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import itertools
+import os
+import shutil
+import subprocess
+from typing import IO, TYPE_CHECKING
+
+from tests.real.build import CannotBuild, cache_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RANGE = ipaddress.ip_network("10.231.0.0/20")
+_MARK = "swmesh"
+
+
+class Network:
+    """`home` is this machine as pods see it."""
+
+    def __init__(self) -> None:
+        if os.geteuid() or shutil.which("ip") is None:
+            raise CannotBuild("a network of pods needs root and iproute2: apt-get install iproute2")
+        self._lock = _lock()
+        self._free: Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address] = RANGE.hosts()
+        self._numbers = itertools.count(1)
+        self.clean()
+        self.home = self.address()
+
+    def close(self) -> None:
+        """Take all of it away, and let others have it."""
+        self.clean()
+        self._lock.close()
+
+    def address(self) -> str:
+        """One that servers of this process can listen on."""
+        found = str(next(self._free))
+        _ip("address", "add", f"{found}/32", "dev", "lo")
+        return found
+
+    def namespace(self) -> tuple[str, str]:
+        """The name of a new network namespace, and its address."""
+        name, found = f"{_MARK}{next(self._numbers)}", str(next(self._free))
+        _ip("netns", "add", name)
+        _ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        _ip("link", "set", name, "up")
+        _ip("route", "add", f"{found}/32", "dev", name, "src", self.home)
+        _ip("-n", name, "link", "set", "lo", "up")
+        _ip("-n", name, "link", "set", "eth0", "up")
+        _ip("-n", name, "address", "add", f"{found}/32", "dev", "eth0")
+        _ip("-n", name, "route", "add", self.home, "dev", "eth0")
+        _ip("-n", name, "route", "add", "default", "via", self.home)
+        return name, found
+
+    def clean(self) -> None:
+        """Take away what there is."""
+        for line in _ip("netns", "list").splitlines():
+            name = line.split()[0]
+            if name.startswith(_MARK):
+                _ip("netns", "delete", name)
+        for line in _ip("-oneline", "-4", "address", "show", "dev", "lo").splitlines():
+            found = line.split()[3]
+            if ipaddress.ip_interface(found).ip in RANGE:
+                _ip("address", "delete", found, "dev", "lo")
+
+
+def _lock() -> IO[str]:
+    """Waits until no other run has the network."""
+    folder = cache_folder().parent / "heavy"
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / "network.lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _ip(*arguments: str) -> str:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CannotBuild(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout

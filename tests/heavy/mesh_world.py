@@ -1,0 +1,150 @@
+"""A whole mesh on one machine: a real control plane with Istio in it, model servers as pods, and Envoys before them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+from tests.heavy import mesh_istio
+from tests.heavy.mesh_kubelet import Kubelet
+from tests.heavy.mesh_network import Network
+from tests.heavy.mesh_servers import ModelServer
+from tests.real.build import build
+from tests.real.control_plane import CONTROLLERS, ControlPlane
+from tests.real.processes import Process
+from tests.support.http import Api
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tests.heavy.mesh_kubelet import Running
+
+Object = dict[str, Any]
+WORKLOADS = ("deployment-controller", "endpointslice-controller", "replicaset-controller")
+INGRESS, SELECTOR = "istio-ingress", {"istio": "internal-ingressgateway"}
+PLACE = "triton"
+_PORTS = {"http": (80, 8080), "https": (443, 8443)}
+
+
+class World:
+    """Made whole by its constructor."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        build(mesh_istio.ISTIOD)
+        mesh_istio.envoy()
+        self.network = Network()
+        self.plane = ControlPlane(folder, controllers=(*CONTROLLERS, *WORKLOADS))
+        self.api = Api(self.plane.url, self.plane.authority, self.plane.token)
+        self.kubelet = Kubelet(self.api, self._run)
+        try:
+            mesh_istio.install(self.api)
+            mesh_istio.start(self.plane, self.network)
+            self._ingress()
+            for path, name in (("/api/v1/namespaces", PLACE), (f"/api/v1/namespaces/{PLACE}/serviceaccounts", "triton-sa")):
+                self.api.post(path, {"metadata": {"name": name}}).ok(201)
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all of it."""
+        try:
+            self.kubelet.stop()
+        finally:
+            self.api.close()
+            self.plane.stop()
+            self.network.close()
+
+    def running(self, labels: Mapping[str, str]) -> list[Any]:
+        """What runs for pods that have these labels and are to stay."""
+        return self.kubelet.running(labels)
+
+    def deploy(self, text: str) -> int:
+        """`sliceworks models deploy`, to its end."""
+        return self.deploy_later(text)()
+
+    def deploy_later(self, text: str) -> Callable[[], int]:
+        """The same in the background; what comes back waits for its end and gives its exit code."""
+        file = self.folder / "model.yaml"
+        file.write_text(text)
+        words = (
+            "models",
+            "deploy",
+            "-f",
+            str(file),
+            "--kubeconfig",
+            str(self.plane.kubeconfig),
+            "--yes",
+            "--quiet",
+            "--timeout",
+            "2m",
+        )
+        return subprocess.Popen((sys.executable, "-m", "sliceworks", *words), stdout=subprocess.DEVNULL).wait
+
+    def delete_pod(self, address: str) -> None:
+        """As whoever empties nodes would."""
+        pods = self.api.get(f"/api/v1/namespaces/{PLACE}/pods").ok().json["items"]
+        [name] = [each["metadata"]["name"] for each in pods if each["status"].get("podIP") == address]
+        self.api.delete(f"/api/v1/namespaces/{PLACE}/pods/{name}").ok()
+
+    def _run(self, pod: Object) -> Running:
+        [container] = pod["spec"]["containers"]
+        if container["name"] == "istio-proxy":
+            return mesh_istio.Proxy(self.api, self.network, self.folder, pod)
+        if container["name"] == "gateway":
+            return Front(self, pod)
+        track = pod["metadata"]["labels"]["sliceworks.dev/track"]
+        return ModelServer(track, self.network.address())
+
+    def _ingress(self) -> None:
+        """Istio's own gateway as its chart makes it: pods with labels, an account that reads Secrets, a Service."""
+        core, apps, rbac = (
+            f"{path}/namespaces/{INGRESS}" for path in ("/api/v1", "/apis/apps/v1", "/apis/rbac.authorization.k8s.io/v1")
+        )
+        self.api.post("/api/v1/namespaces", {"metadata": {"name": INGRESS}}).ok(201)
+        named = {"metadata": {"name": "gateway"}}
+        self.api.post(f"{core}/serviceaccounts", named).ok(201)
+        rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "watch", "list"]}]
+        self.api.post(f"{rbac}/roles", {**named, "rules": rules}).ok(201)
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gateway"}
+        bound = {**named, "roleRef": role, "subjects": [{"kind": "ServiceAccount", "name": "gateway", "namespace": INGRESS}]}
+        self.api.post(f"{rbac}/rolebindings", bound).ok(201)
+        ports = [{"name": name, "port": port, "targetPort": target} for name, (port, target) in _PORTS.items()]
+        self.api.post(f"{core}/services", {**named, "spec": {"selector": SELECTOR, "ports": ports}}).ok(201)
+        pod = {"serviceAccountName": "gateway", "containers": [{"name": "istio-proxy", "image": "auto"}]}
+        template = {"metadata": {"labels": SELECTOR}, "spec": pod}
+        self.api.post(f"{apps}/deployments", {**named, "spec": {"selector": {"matchLabels": SELECTOR}, "template": template}}).ok(
+            201
+        )
+
+
+class Front:
+    """A gateway of ours, as its pod would run it: its own program with the document of its ConfigMap, on the pod's address."""
+
+    def __init__(self, world: World, pod: Object) -> None:
+        name, place = pod["metadata"]["labels"]["app.kubernetes.io/name"], pod["metadata"]["namespace"]
+        self.address = world.network.address()
+        document = world.api.get(f"/api/v1/namespaces/{place}/configmaps/{name}").ok().json["data"]["gateway.yaml"]
+        file = world.folder / f"{pod['metadata']['name']}.yaml"
+        file.write_text(document.replace("0.0.0.0", self.address))
+        command = (sys.executable, "-m", "sliceworks", "gateway", "run", "-f", str(file), "--host", self.address)
+        config = orjson.loads(world.plane.kubeconfig.read_bytes())
+        config["contexts"][0]["context"]["namespace"] = place  # as a pod's own account would say
+        file.with_suffix(".kubeconfig").write_bytes(orjson.dumps(config))
+        env = {**os.environ, "KUBECONFIG": str(file.with_suffix(".kubeconfig")), "POD_IP": self.address}
+        self.process = Process(name, command, file.with_suffix(".log"), env=env)
+
+    def stop(self) -> None:
+        """At once."""
+        self.process.kill()
