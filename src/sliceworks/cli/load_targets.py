@@ -93,10 +93,9 @@ def _decided(spec: LoadTestSpec, api: str, model: str) -> LoadTestSpec:
 
 async def _url(client: Client, record: Record, at: Door, *, inside: bool) -> str:
     """On loopback where the servers are processes of this machine; else as pods, or as others, know it."""
-    from sliceworks.serving import cluster, doors, reaching
+    from sliceworks.serving import doors, reaching
 
-    found = await cluster.addresses(client, at.service, at.namespace)
-    way = reaching.to_service(client, at.namespace, at.service, at.port, found, tls=at.tls)
+    way = await reaching.way_to(client, at)
     if isinstance(way, reaching.Direct):
         return way.place
     if inside:

@@ -64,13 +64,9 @@ def invoke(*, name: str, prompt: str | None, namespace: str, **given: Any) -> in
 
 
 async def _way(client: Client, record: Record, url: str | None) -> Way:
-    from sliceworks.serving import cluster, doors, reaching
+    from sliceworks.serving import doors, reaching
 
-    if url:
-        return reaching.Direct(url)
-    at = doors.door(record)
-    found = await cluster.addresses(client, at.service, at.namespace)
-    return reaching.to_service(client, at.namespace, at.service, at.port, found, tls=at.tls)
+    return reaching.Direct(url) if url else await reaching.way_to(client, doors.door(record))
 
 
 async def _ask(way: Way, record: Record, prompt: str | None, given: Object) -> None:

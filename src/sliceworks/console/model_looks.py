@@ -121,8 +121,7 @@ class Models:
     async def ask(self, record: Record, model: str, prompt: str, *, longest: int, key: str) -> AsyncIterator[str]:
         """Send a prompt, and have the answer as it comes. Neither is kept anywhere."""
         at = doors.door(record)
-        found = await cluster.addresses(self._client, at.service, at.namespace)
-        way = reaching.to_service(self._client, at.namespace, at.service, at.port, found, tls=at.tls)
+        way = await reaching.way_to(self._client, at)
         question = asking.text(at.protocol, model, prompt, asking.Wishes(longest))
         own = {"x-api-key": key} if key else {}
         async for piece in question.read(way.pieces("POST", question.path, question.body, {**question.headers, **own})):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import clock, progress
+from sliceworks.base import progress
 from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.base.words import closest
-from sliceworks.kube.selectors import from_labels
 from sliceworks.kube.well_known import (
     CONFIG_MAP,
     CORE_EVENT,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from sliceworks.serving.why import Cause
 
 Object = dict[str, Any]
-_LOOKS, _BETWEEN = 8, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +111,6 @@ def _is_about(event: Object, names: set[str]) -> bool:
     """ReplicaSets are called after their Deployments."""
     name = (event.get("involvedObject") or {}).get("name", "")
     return name in names or name.rpartition("-")[0] in names
-
-
-async def addresses(client: Client, service: str, namespace: str) -> list[str]:
-    """Ready addresses behind a Service; a server that has just become ready is waited for a little."""
-    for _ in range(_LOOKS):
-        if found := await _addresses(client, service, namespace):
-            return found
-        await clock.sleep(_BETWEEN)
-    return []
-
-
-async def _addresses(client: Client, service: str, namespace: str) -> list[str]:
-    """By its pods: an EndpointSlice has no addresses on loopback, where the pods of a twin are."""
-    selected = (await client.get(SERVICE, service, namespace))["spec"].get("selector") or {}
-    found = (await client.list_all(POD, namespace, labels=from_labels(selected))).items if selected else []
-    return [each["status"]["podIP"] for each in found if is_ready(each)]
 
 
 def is_ready(pod: Object) -> bool:

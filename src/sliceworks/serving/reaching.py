@@ -5,6 +5,7 @@ The proxy takes the Authorization header for itself, so that keys of a gateway t
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,17 +14,23 @@ from urllib.parse import parse_qsl
 import aiohttp
 import orjson
 
+from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError, Unreachable
+from sliceworks.kube.selectors import from_labels
 from sliceworks.kube.sender import error_of
 from sliceworks.kube.transport import Request
+from sliceworks.kube.well_known import POD, SERVICE
+from sliceworks.serving.cluster import is_ready
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from sliceworks.kube import Client
     from sliceworks.kube.transport import Response
+    from sliceworks.serving.doors import Door
 
 _LONGEST_WORDS = 300
+_LOOKS, _BETWEEN = 8, 0.5
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
 
@@ -91,6 +98,34 @@ class Proxied:
             return
         async for piece in response.stream:
             yield piece
+
+
+async def way_to(client: Client, at: Door) -> Way:
+    """The way to the door of a model service; a server that has just become ready is waited for a little."""
+    found: list[str] = []
+    for _ in range(_LOOKS):
+        if found := await _addresses(client, at):
+            break
+        await clock.sleep(_BETWEEN)
+    return to_service(client, at.namespace, at.service, at.port, found, tls=at.tls)
+
+
+async def _addresses(client: Client, at: Door) -> list[str]:
+    """The Service itself where it answers on this machine, as on a twin that runs processes; else its pods that are ready."""
+    spec = (await client.get(SERVICE, at.service, at.namespace))["spec"]
+    selected, own = spec.get("selector") or {}, spec.get("clusterIP") or ""
+    pods = (await client.list_all(POD, at.namespace, labels=from_labels(selected))).items if selected else []
+    found = [each["status"]["podIP"] for each in pods if is_ready(each)]
+    return [own] if found and _here(own) and await _listens(own, at.port) else found
+
+
+async def _listens(address: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(address, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def to_service(client: Client, namespace: str, service: str, port: int, addresses: list[str], *, tls: bool = False) -> Way:
