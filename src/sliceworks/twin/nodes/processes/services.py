@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 _TOGETHER = 0.02
-_LOOK = 0.2
+_LOOK, _SELDOM = 0.1, 2.0
 _MOST = 1000
 _TOO_MANY = f"{_MOST} ports of Services are open already"
 _WORDS = {
@@ -88,7 +88,9 @@ class Services:
         self._changed.set()
 
     async def _follow(self, pods: IPv4Network) -> None:
+        pause = _LOOK
         while True:
+            pause = _LOOK if self._changed.is_set() else min(pause * 1.5, _SELDOM)
             self._changed.clear()
             try:
                 waiting = await self._settle(pods)
@@ -96,7 +98,7 @@ class Services:
                 log.exception("Services of processes are looked at again")
                 waiting = True
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_real(_LOOK) if waiting else None):
+                async with asyncio.timeout(_real(pause) if waiting else None):
                     await self._changed.wait()
                     await clock.sleep(_real(_TOGETHER))
 
