@@ -34,7 +34,7 @@ python3 -m {module} --base {folder}/base --pax {folder}/pax {args}
 [ -n "$(find . -type f)" ] || {{ echo "the converter wrote nothing" >&2; exit 1; }}
 gcloud storage rsync --recursive . {target}
 find . -type d -exec touch {{}}/commit_success.txt \\;
-find . -name commit_success.txt | while read -r mark; do gcloud storage cp "$mark" {target}/"${{mark#./}}"; done
+gcloud storage rsync --recursive . {target}
 gcloud storage ls {target}/**/commit_success.txt
 gcloud storage cp commit_success.txt {done}
 """

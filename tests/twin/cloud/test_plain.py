@@ -130,6 +130,25 @@ def test_a_bucket_that_holds_something_stays() -> None:
     on_cloud(main, workloads=False)
 
 
+@pytest.mark.parametrize("quote", ["", '"', "'"])
+def test_an_upload_in_two_parts_quotes_its_boundary_as_it_likes(quote: str) -> None:
+    """gcloud writes it as Python writes a string, and ends lines without a return."""
+
+    async def main(cloud: Cloud) -> None:
+        await fine(cloud, "POST", f"/storage/v1/b?project={PROJECT}", {"name": "data"})
+        described = b'--==1==\nContent-Type: application/json\n\n{"name": "mark", "bucket": "data"}\n'
+        content = b"--==1==\nContent-Type: text/plain\nContent-Transfer-Encoding: binary\n\nwhole\n--==1==--\n"
+        headers = {
+            "authorization": f"Bearer {cloud.twin.token}",
+            "content-type": f"multipart/related; boundary={quote}==1=={quote}",
+        }
+        path = "/upload/storage/v1/b/data/o?uploadType=multipart"
+        assert (await cloud.server.handle("POST", path, headers, described + content))[0] == 200
+        assert (await fine(cloud, "GET", "/storage/v1/b/data/o/mark"))["size"] == "5"
+
+    on_cloud(main, workloads=False)
+
+
 def test_a_subscription_needs_its_topic_and_a_table_its_dataset() -> None:
     async def main(cloud: Cloud) -> None:
         subscription = f"/pubsub/v1/projects/{PROJECT}/subscriptions/s"

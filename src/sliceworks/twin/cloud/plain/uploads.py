@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _AT = "v1/b/{bucket}/o"
-_BOUNDARY = re.compile(r'boundary="?([^";]+)"?', re.IGNORECASE)
+_BOUNDARY = re.compile(r"""boundary=["']?([^"';]+)""", re.IGNORECASE)  # gcloud quotes it as Python does
 _PIECE = re.compile(r"bytes (?:(?P<first>[0-9]+)-(?P<last>[0-9]+)|\*)/(?P<whole>[0-9]+|\*)")
 _JSON = "application/json; charset=UTF-8"
 _MOST = 64
