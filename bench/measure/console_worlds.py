@@ -302,7 +302,8 @@ def fill(cluster: Cluster, world: BigWorld) -> None:
     """Put everything into a cluster that runs no workloads: the kinds of JobSet and Kueue first."""
     store, webhooks = cluster.store, cluster.core.webhooks
     installed = [*jobset_program.install(store, webhooks), *kueue_program.install(store, webhooks)]
-    bootstrap.fill(store, cluster.core.registry, [each for each in installed if each["kind"] == "CustomResourceDefinition"])
+    kinds = [each for each in installed if each["kind"] == "CustomResourceDefinition"]
+    bootstrap.fill(store, cluster.core.registry, cluster.core.view, kinds)
     for resource, obj in world.objects():
         put(cluster, resource, obj)
 
