@@ -139,13 +139,15 @@ def test_without_sources_or_wishes_nothing_is_built(place: Place) -> None:
 
 
 def test_the_same_sources_make_the_same_file(small_sources: Path, tmp_path: Path) -> None:
+    for name in ("terraform.tfstate", "terraform.tfstate.backup", ".env"):
+        (small_sources / "src" / name).write_text("secret")
     for name in ("one", "two"):
         sources.pack(small_sources, tmp_path / name)
         (small_sources / "src" / "a" / "b.py").touch()
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     with tarfile.open(tmp_path / "one") as packed:
         assert "src/a/b.py" in packed.getnames()
-        assert not [name for name in packed.getnames() if "__pycache__" in name]
+        assert not [name for name in packed.getnames() if "__pycache__" in name or "tfstate" in name or name.endswith("/.env")]
 
 
 def test_all_that_the_dockerfile_copies_is_packed(tmp_path: Path) -> None:

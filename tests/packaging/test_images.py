@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sliceworks import __version__
+from sliceworks.infra.sources import LEFT_OUT
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -77,6 +78,11 @@ def test_all_that_is_copied_into_a_build_is_in_its_context() -> None:
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
     assert "*" in ignored
     assert copied == {line[1:] for line in ignored if line.startswith("!")}
+
+
+def test_docker_leaves_out_what_cloud_build_is_not_given() -> None:
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    assert {line.removeprefix("**/") for line in ignored if line.startswith("**/")} == set(LEFT_OUT)
 
 
 def test_any_builder_knows_all_that_is_in_the_file() -> None:

@@ -60,7 +60,7 @@ def build(environment: Environment, *, only: Sequence[str] | None = None) -> Obj
 
 def _step(name: str) -> Object:
     args = ["build", f"--file={DOCKERFILE}", f"--target={name}", f"--tag=${{_REGISTRY}}/{name}:${{_TAG}}", "."]
-    return {"id": f"build {name}", "name": _DOCKER, "args": args, "env": ["DOCKER_BUILDKIT=1"], "waitFor": ["-"]}
+    return {"id": f"build {name}", "name": _DOCKER, "args": args, "waitFor": ["-"]}
 
 
 def command(environment: Environment) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import tarfile
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 _FILES = ("pyproject.toml", "README.md", "LICENSE", "deploy/Dockerfile")
 _FOLDERS = ("src", "terraform", "deploy", "examples")
-_LEFT_OUT = ("__pycache__", ".terraform")
+LEFT_OUT = ("__pycache__", ".terraform", "*.tfstate*", ".env")
+"""What is made or kept beside sources and is nobody else's: states of Terraform have secrets in them."""
 
 
 def own() -> Path | None:
@@ -49,7 +51,11 @@ def _wanted(sources: Path) -> Iterator[Path]:
     found = {sources / name for name in _FILES}
     for folder in _FOLDERS:
         found.update(path for path in (sources / folder).rglob("*") if path.is_file())
-    return (path for path in sorted(found) if not set(path.relative_to(sources).parts) & set(_LEFT_OUT))
+    return (path for path in sorted(found) if not any(map(_left_out, path.relative_to(sources).parts)))
+
+
+def _left_out(name: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in LEFT_OUT)
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
