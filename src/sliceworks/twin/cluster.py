@@ -144,7 +144,7 @@ class Cluster:
     def reached_at(self, url: str, ca: bytes) -> None:
         """The API is served there: processes of pods are told."""
         if self._runtime is not None:
-            self._runtime.access.url, self._runtime.access.ca = url, ca
+            self._runtime.reached_at(url, ca)
 
     def _open_runtime(self) -> None:
         """What runs processes says which addresses pods and Services have."""

@@ -43,6 +43,14 @@ def _free() -> int:
         return int(held.getsockname()[1])
 
 
+def _reserved(port: int) -> bool:
+    try:
+        socket.create_server(("127.255.255.1", port)).close()
+    except PermissionError:
+        return True
+    return False
+
+
 PORT, AT = _free(), _free()
 """Where pods listen, and where Services do."""
 
@@ -270,3 +278,23 @@ def test_services_move_with_the_twin(tmp_path: Path) -> None:
         api, solo, web = clock.run(addresses(folder))
         assert re.fullmatch(first, api)
         assert (web.split(".")[0], solo) == (api.split(".")[0], "None")
+
+
+@pytest.mark.skipif(_reserved(443), reason="ports below 1024 are for root")
+def test_the_api_answers_at_its_service(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Cluster(processes=tmp_path) as cluster:
+            with socket.create_server(("127.0.0.1", 0)) as api:
+                cluster.reached_at(f"https://127.0.0.1:{api.getsockname()[1]}", b"")
+                spec = (await Client(cluster.transport()).get(SERVICE, "kubernetes", "default"))["spec"]
+                deadline = clock.loop_time() + 5
+                while await asyncio.to_thread(_refuses, spec["clusterIP"], 443):
+                    assert clock.loop_time() < deadline
+                    await clock.sleep(0.02)
+
+    clock.run(main())
+
+
+def _refuses(address: str, port: int) -> bool:
+    with socket.socket() as asking:
+        return bool(asking.connect_ex((address, port)))

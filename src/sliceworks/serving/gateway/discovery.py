@@ -1,6 +1,6 @@
 """Servers that the cluster knows: the ready pods of the Services that a model's labels select, as they come and go.
 
-Pods are asked, and not EndpointSlices: those hold no addresses on loopback, where the pods of a twin are.
+Pods are asked, and not EndpointSlices: those hold no addresses on a twin whose pods all share one, as on a Mac.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _ALL_ADDRESSES = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
 _FRESH = 5.0
 _REPLACED = (
     "This machine refuses mount namespaces ({}): mount paths are replaced by folders in the command, in variables and in the files "
-    "of config maps, and are not there otherwise"
+    "of config maps, and are not there otherwise; Services are found by their variables alone"
 )
 _LOST = {"reason": "ContainerStatusUnknown", "message": "The container could not be located when the pod was terminated"}
 _DEADLINE = {

@@ -37,12 +37,12 @@ class ProcessRuntime:
         self._client = client.using(field_manager="kubelet")
         self._recorder = EventRecorder(self._client, "kubelet", core=True)
         self._folder = folder
-        self.access = Access()
+        self._access = Access()
         self._namespaces = Namespaces(folder)
         self._part = Part()
         self._hosts = Hosts(self._part.number)
         self.networks = self._part.networks
-        self._services = Services(self._client, self._recorder, self._part, self._hosts.files, self.access)
+        self._services = Services(self._client, self._recorder, self._part, self._hosts.files, self._access)
         self._runs: dict[Key, PodRun] = {}
         self._ended: set[asyncio.Task[None]] = set()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,6 +51,11 @@ class ProcessRuntime:
     async def open(self) -> None:
         """Begin with the cluster's Services: pods that start are told of them."""
         await self._services.open()
+
+    def reached_at(self, url: str, ca: bytes) -> None:
+        """The API is served there."""
+        self._access.url, self._access.ca = url, ca
+        self._services.look()
 
     def takes(self, pod: Obj) -> bool:
         """Whether a pod is run as processes: all its containers name a command, and nobody asked for it to be simulated."""
@@ -76,7 +81,7 @@ class ProcessRuntime:
                 pod,
                 host=host,
                 folder=self._folder / metadata["uid"],
-                access=self.access,
+                access=self._access,
                 namespaces=self._namespaces,
                 services=self._services,
             )

@@ -57,7 +57,7 @@ class Services:
         self._left: list[Line] = []
         self._told: dict[tuple[str, int], str] = {}
         self._task: asyncio.Task[None] | None = None
-        files.changed = self._changed.set
+        files.changed = self.look
 
     async def open(self) -> None:
         """Begin; returns once the Services that there are now are known."""
@@ -84,8 +84,12 @@ class Services:
             return {}
         return links.variables(pod, self._services.store, self._access.address if api else None)
 
-    def _seen(self, _: Delta) -> None:
+    def look(self) -> None:
+        """Something may have changed."""
         self._changed.set()
+
+    def _seen(self, _: Delta) -> None:
+        self.look()
 
     async def _follow(self, pods: IPv4Network) -> None:
         pause = _LOOK
@@ -112,6 +116,7 @@ class Services:
         for place in self._lines.keys() - wanted.keys():
             self._lines[place].close()
             self._left.append(self._lines.pop(place))
+            self._told.pop(place, None)
         for place, port in wanted.items():
             line = self._lines.setdefault(place, Line(*place))
             line.targets, line.affinity = port.targets, port.affinity
