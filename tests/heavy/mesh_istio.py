@@ -94,7 +94,7 @@ def _established(definition: Object) -> bool:
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
-def start(plane: ControlPlane, network: Network) -> Process:
+def start(plane: ControlPlane, network: Network, api: Api) -> Process:
     """istiod; whoever stops the control plane ends it."""
     mesh = plane.folder / "mesh.yaml"
     mesh.write_text(yaml.safe_dump({"enableAutoMtls": False, "accessLogFile": "/dev/stdout"}))
@@ -117,11 +117,25 @@ def start(plane: ControlPlane, network: Network) -> Process:
         env={**_SETTINGS, "ISTIOD_CUSTOM_HOST": home, "HOME": str(plane.folder), "PATH": "/usr/bin:/bin"},
     )
     plane.processes["istiod"] = process
-    process.wait_until(lambda: _ready(f"http://{home}:8080/ready"), seconds=60)
+    process.wait_until(lambda: answers(f"http://{home}:8080/ready"), seconds=60)
+    _judge(api, home)
     return process
 
 
-def _ready(url: str) -> bool:
+def _judge(api: Api, home: str) -> None:
+    """Have the API server ask istiod about Istio's objects, as its chart does."""
+    root = eventually(lambda: _root(api, SYSTEM))
+    called = {"url": f"https://{home}:15017/validate", "caBundle": base64.b64encode(root.encode()).decode()}
+    groups = ["networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"]
+    rule = {"operations": ["CREATE", "UPDATE"], "apiGroups": groups, "apiVersions": ["*"], "resources": ["*"]}
+    hook = {"name": "rev.validation.istio.io", "clientConfig": called, "rules": [rule], "failurePolicy": "Fail"}
+    hook |= {"sideEffects": "None", "admissionReviewVersions": ["v1"]}
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    api.post(path, {"metadata": {"name": "istio-validator"}, "webhooks": [hook]}).ok(201)
+
+
+def answers(url: str) -> bool:
+    """Whether it says 200."""
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:
             return bool(answer.status == 200)
@@ -139,6 +153,10 @@ class Proxy:
         config.write_bytes(orjson.dumps(_bootstrap(api, network.home, self.address, pod)))
         command = ("ip", "netns", "exec", namespace, str(envoy()), "-c", str(config), "--concurrency", "1", "--disable-hot-restart")
         self.process = Process(name, command, folder / f"{name}.log")
+
+    def ready(self) -> bool:
+        """Whether it has heard from istiod."""
+        return answers(f"http://{self.address}:{ADMIN}/ready")
 
     def stop(self) -> None:
         """At once."""

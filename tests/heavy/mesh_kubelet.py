@@ -21,6 +21,10 @@ class Running(Protocol):
 
     address: str
 
+    def ready(self) -> bool:
+        """Whether it answers."""
+        ...
+
     def stop(self) -> None:
         """End it."""
         ...
@@ -94,7 +98,7 @@ class Kubelet:
         elif known is None:
             known = self._pods[metadata["uid"]] = _Pod(self._starts(pod))
             self._tell(path, known.running.address, ready=False)
-        elif not known.ready and not self.loading(pod):
+        elif not known.ready and known.running.ready() and not self.loading(pod):
             known.ready = True
             self._tell(path, known.running.address, ready=True)
 

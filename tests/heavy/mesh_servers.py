@@ -31,6 +31,10 @@ class ModelServer:
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         self._grpc.start()
 
+    def ready(self) -> bool:
+        """From the start."""
+        return True
+
     def stop(self) -> None:
         """At once."""
         self._http.shutdown()

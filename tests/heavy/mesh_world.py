@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import orjson
@@ -19,7 +20,6 @@ from tests.support.http import Api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from tests.heavy.mesh_kubelet import Running
 
@@ -43,7 +43,7 @@ class World:
         self.kubelet = Kubelet(self.api, self._run)
         try:
             mesh_istio.install(self.api)
-            mesh_istio.start(self.plane, self.network)
+            mesh_istio.start(self.plane, self.network, self.api)
             self._ingress()
             for path, name in (("/api/v1/namespaces", PLACE), (f"/api/v1/namespaces/{PLACE}/serviceaccounts", "triton-sa")):
                 self.api.post(path, {"metadata": {"name": name}}).ok(201)
@@ -104,6 +104,8 @@ class World:
             return mesh_istio.Proxy(self.api, self.network, self.folder, pod)
         if container["name"] == "gateway":
             return Front(self, pod)
+        if Path(container["command"][0]).exists():
+            return Program(self, pod, container)
         track = pod["metadata"]["labels"]["sliceworks.dev/track"]
         return ModelServer(track, self.network.address())
 
@@ -144,6 +146,32 @@ class Front:
         file.with_suffix(".kubeconfig").write_bytes(orjson.dumps(config))
         env = {**os.environ, "KUBECONFIG": str(file.with_suffix(".kubeconfig")), "POD_IP": self.address}
         self.process = Process(name, command, file.with_suffix(".log"), env=env)
+
+    def ready(self) -> bool:
+        """As its probe asks."""
+        return mesh_istio.answers(f"http://{self.address}:8081/readyz")
+
+    def stop(self) -> None:
+        """At once."""
+        self.process.kill()
+
+
+class Program:
+    """A server that its pod names by a path of this machine, run as it is written there."""
+
+    def __init__(self, world: World, pod: Object, container: Object) -> None:
+        self.address = world.network.address()
+        probe = container["readinessProbe"]["httpGet"]
+        [port] = [each["containerPort"] for each in container["ports"] if each["name"] == probe["port"]]
+        self._asked = f"http://{self.address}:{port}{probe['path']}"
+        words = [word.replace("$(POD_IP)", self.address) for word in (*container["command"], *container["args"])]
+        env = {**os.environ, **{each["name"]: each["value"] for each in container["env"] if "value" in each}}
+        name = pod["metadata"]["name"]
+        self.process = Process(name, words, world.folder / f"{name}.log", env=env)
+
+    def ready(self) -> bool:
+        """As its probe asks."""
+        return mesh_istio.answers(self._asked)
 
     def stop(self) -> None:
         """At once."""

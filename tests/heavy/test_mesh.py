@@ -5,33 +5,35 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.client
+import os
 import re
 import socket
 import ssl
+import subprocess
+import sysconfig
 import threading
 import time
-from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from tests.heavy.mesh_door import CALL, INFER, Door
 from tests.heavy.mesh_world import INGRESS, PLACE, World
-from tests.real import certificates
+from tests.real import certificates, triton
 from tests.support.waiting import eventually
+
+from sliceworks.base import yamls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.heavy.mesh_istio import Proxy
     from tests.heavy.mesh_servers import ModelServer
 
 Object = dict[str, Any]
 pytestmark = pytest.mark.timeout(1800)  # the first run builds istiod
 EXAMPLE = (Path(__file__).parents[2] / "examples/models/densenet-triton-mesh.yaml").read_text()
 NAME, HOST, KEY = "densenet-mesh", "densenet.internal.example.com", "sk-of-a-test"
-INFER, CALL = "/v2/models/densenet_onnx/infer", "/inference.GRPCInferenceService/ModelInfer"
 ALONE = re.sub(r"  canary:\n(    .*\n)+", "", EXAMPLE)
 TRACK, SERVICE = "sliceworks.dev/track", "sliceworks.dev/model-service"
 
@@ -47,67 +49,9 @@ def door(world: World) -> Door:
     """Istio's own gateway, with the example behind it as it is written."""
     assert world.deploy(EXAMPLE) == 0
     [proxy] = world.running({"istio": "internal-ingressgateway"})
-    found = Door(proxy)
+    found = Door(proxy, HOST)
     eventually(found.leads_to_both, 60)
     return found
-
-
-class Door:
-    """Calls through an Envoy."""
-
-    def __init__(self, proxy: Proxy, port: int = 8080, host: str = HOST) -> None:
-        self.proxy, self.port, self.host = proxy, port, host
-
-    def ask(self, path: str = INFER, *, key: str = "", host: str = "") -> tuple[int, str]:
-        """One POST on a connection of its own."""
-        line = http.client.HTTPConnection(self.proxy.address, self.port, timeout=60)
-        try:
-            line.request("POST", path, b"{}", {"Host": host or self.host, **({"Authorization": f"Bearer {key}"} if key else {})})
-            answer = line.getresponse()
-            return answer.status, answer.read().decode()
-        finally:
-            line.close()
-
-    def leads_to_both(self) -> bool:
-        """Whether both versions answer, and nothing fails."""
-        try:
-            return self.many(60).keys() == {"stable", "canary"}
-        except OSError:
-            return False  # it does not listen yet
-
-    def many(self, count: int) -> Counter[str]:
-        """Who answered, or with which error."""
-        return Counter(text if status == 200 else str(status) for status, text in (self.ask() for _ in range(count)))
-
-    def call(self, count: int = 1, method: str = CALL, *, body: bytes = b"", key: str = "") -> Counter[str]:
-        """The same by gRPC, all on one connection."""
-        found: Counter[str] = Counter()
-        with grpc.insecure_channel(f"{self.proxy.address}:{self.port}", options=[("grpc.default_authority", self.host)]) as channel:
-            called: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
-            for _ in range(count):
-                try:
-                    found[called(body, timeout=20, metadata=(("authorization", f"Bearer {key}"),) if key else None).decode()] += 1
-                except grpc.RpcError as error:
-                    found[error.code().name] += 1
-        return found
-
-    @contextmanager
-    def load(self) -> Iterator[Counter[str]]:
-        """Requests all the while."""
-        seen: Counter[str] = Counter()
-        ending = threading.Event()
-
-        def work() -> None:
-            while not ending.wait(0.01):
-                seen.update(self.many(1))
-
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        try:
-            yield seen
-        finally:
-            ending.set()
-            thread.join()
 
 
 def servers(world: World, track: str) -> list[ModelServer]:
@@ -241,7 +185,7 @@ def test_a_gateway_with_keys_asks_for_them_and_its_errors_are_not_held_against_i
     text = ALONE.replace("  route:\n", front).replace(HOST, host).replace(NAME, "keyed-model")
     assert world.deploy(text) == 0
     [proxy] = world.running({"istio": "internal-ingressgateway"})
-    door, named = Door(proxy, host=host), b"\x0a\x0ddensenet_onnx"
+    door, named = Door(proxy, host), b"\x0a\x0ddensenet_onnx"
     eventually(lambda: door.ask(key=KEY) == (200, "stable"), 60)
     assert (door.ask()[0], door.ask(key="another")[0]) == (401, 401)
     assert door.call(body=named) == {"UNAUTHENTICATED": 1}
@@ -297,10 +241,53 @@ def test_istio_acts_on_the_gateway_api_too_and_stays_inside(world: World) -> Non
     balancer = world.api.get(f"/api/v1/namespaces/{PLACE}/services/by-api-istio").ok().json
     assert balancer["spec"]["type"] == "LoadBalancer"
     assert balancer["metadata"]["annotations"]["networking.gke.io/load-balancer-type"] == "Internal"
-    door = Door(made[0], port=80, host=host)
+    door = Door(made[0], host, port=80)
     eventually(door.leads_to_both, 60)
     for seen in (door.many(1000), door.call(1000)):
         assert seen.keys() == {"stable", "canary"}
         assert 60 <= seen["canary"] <= 145, seen
     assert door.ask("/v2/repository/models/densenet_onnx/unload")[0] == 404
     assert door.call(1, CALL.replace("ModelInfer", "RepositoryModelUnload")) == {"UNIMPLEMENTED": 1}
+
+
+def test_istio_itself_judges_what_is_deployed(world: World, door: Door) -> None:
+    path = f"/apis/networking.istio.io/v1/namespaces/{PLACE}/virtualservices/{NAME}"
+    rule = world.api.get(path).ok().json["spec"]["http"][0]
+    for share in rule["route"]:
+        share["weight"] = 0
+    refused = world.api.patch(path, {"spec": {"http": [rule]}})
+    assert refused.status == 400
+    assert "rev.validation.istio.io" in refused.message
+    assert door.many(20).keys() <= {"stable", "canary"}
+
+
+def test_a_real_triton_serves_its_own_clients_through_it(world: World, door: Door, tmp_path: Path) -> None:
+    interpreter = triton.python()
+    server = triton.home(interpreter.parents[1])
+    spec = {
+        "engine": "triton",
+        "replicas": 1,
+        "command": [str(server / "bin" / "tritonserver")],
+        "args": [
+            f"--backend-directory={server / 'backends'}",
+            *(f"--{each}-address=$(POD_IP)" for each in ("http", "grpc", "metrics")),
+            "--allow-gpu-metrics=false",
+            "--http-thread-count=2",
+        ],
+        "env": {
+            "LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR")),
+            "PATH": f"{interpreter.parent}{os.pathsep}{os.environ['PATH']}",
+        },
+        "triton": {"repository": str(triton.repository(tmp_path / "models")), "models": [{"name": "add"}, {"name": "speak"}]},
+        "route": {"via": "istio", "hosts": [door.proxy.address], "selector": {"istio": "internal-ingressgateway"}},
+    }
+    metadata = {"name": "real", "namespace": PLACE}
+    document = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "ModelService", "metadata": metadata, "spec": spec}
+    assert world.deploy(yamls.dump(document)) == 0
+    real = Door(door.proxy, door.proxy.address)
+    eventually(lambda: real.ask("/v2/models/add/ready")[0] != 404)
+    address = f"{door.proxy.address}:{door.port}"
+    script = Path(triton.__file__).with_name("triton_client.py")
+    done = subprocess.run([interpreter, script, address, address, ""], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout == "ok\n", done.stderr
+    assert real.ask("/v2/repository/models/add/unload")[0] == 404
