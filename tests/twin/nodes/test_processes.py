@@ -68,6 +68,22 @@ def test_exit_codes(tmp_path: Path) -> None:
     running(main, tmp_path)
 
 
+def test_a_container_that_fails_leaves_its_last_words_where_it_wants_to(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        speaks = ("sh", "-c", "seq 3000; echo no such flag; exit $0")
+        policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+        await client.create(pod("tells", *speaks, "2", **policy))
+        await client.create(pod("well", *speaks, "0", **policy))
+        await client.create(pod("quiet", *speaks, "2"))
+        found = {name: state(await until(client, name, ended))["terminated"] for name in ("tells", "well", "quiet")}
+        told = found["tells"]["message"]
+        assert told.endswith("3000\nno such flag\n")
+        assert len(told.splitlines()) == 80
+        assert "message" not in {**found["well"], **found["quiet"]}
+
+    running(main, tmp_path)
+
+
 def test_restarts_and_the_log_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "backoff", lambda count: 0.2)
 

@@ -185,7 +185,7 @@ class Application(HttpApplication):
         status = call.reply.status or call.outcome or 499
         if call.spent:
             self.measures.overhead.observe(call.spent, operation)
-        tokens = call.told or (meter.tokens(call.guess) if meter.events else None)
+        tokens = call.told or (meter.tokens(call.guess, operation) if meter.events else None)
         self.over(call.served, operation, call.caller, status, name=call.id, began=began, tokens=tokens)
         if status == 200:
             if meter.events:

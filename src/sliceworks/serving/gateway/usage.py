@@ -7,6 +7,8 @@ import re
 _PROMPT = re.compile(rb'"(?:prompt_tokens|input_tokens)"\s*:\s*([0-9]+)')
 _ANSWER = re.compile(rb'"(?:completion_tokens|output_tokens)"\s*:\s*([0-9]+)')
 _BYTES_PER_TOKEN = 4
+_AROUND = {"chat": 2, "text_completion": 1}
+"""Events of a stream that are no tokens: `[DONE]`, and in a chat one that says whose words follow, or why they end."""
 
 
 def guess(body: bytes) -> int:
@@ -45,6 +47,6 @@ class Meter:
         """Keep what a piece says of the usage."""
         self._told = whole(piece) or self._told
 
-    def tokens(self, prompt: int) -> tuple[int, int]:
-        """Tokens in and out: as the stream says, else the guess for the prompt and one for each event but the last, `[DONE]`."""
-        return self._told or (prompt, max(0, self.events - 1))
+    def tokens(self, prompt: int, operation: str) -> tuple[int, int]:
+        """Tokens in and out: as the stream says, else the guess for the prompt and one for each event that may be a token."""
+        return self._told or (prompt, max(0, self.events - _AROUND.get(operation, 0)))

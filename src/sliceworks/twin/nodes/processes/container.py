@@ -11,7 +11,7 @@ from sliceworks.base import clock
 from sliceworks.twin.nodes import containers as made
 from sliceworks.twin.nodes.processes import probes, volumes
 from sliceworks.twin.nodes.processes.environment import command_of
-from sliceworks.twin.nodes.processes.logs import LogWriter
+from sliceworks.twin.nodes.processes.logs import LogOptions, LogWriter, read_log
 from sliceworks.twin.nodes.processes.process import Process, mark_in
 from sliceworks.twin.nodes.processes.sources import Missing, NotMounted, read_sources
 from sliceworks.twin.nodes.processes.views import View, view_of
@@ -25,6 +25,7 @@ Obj = dict[str, Any]
 _CANNOT_START = 128
 _STEADY = 600.0
 _MISSING_AGAIN = 5.0
+_LAST_LINES, _LAST_BYTES = 80, 2048  # as a kubelet has it
 
 
 class ContainerRun:
@@ -84,8 +85,14 @@ class ContainerRun:
         finally:
             for task in watching:
                 task.cancel()
-        await self._finish(code)
+        await self._finish(code, message=self._last_words(self.log_file(count)) if code else "")
         return code
+
+    def _last_words(self, log: Path) -> str:
+        """The end of what it wrote, where the container wants that to be told of a failure."""
+        if self.container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return ""
+        return read_log(log, LogOptions(tail=_LAST_LINES))[-_LAST_BYTES:].decode(errors="replace")
 
     async def _prepare(self) -> Command:
         """What to run; waits until everything that it needs is there."""
