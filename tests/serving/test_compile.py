@@ -158,6 +158,17 @@ def test_who_comes_in_by_a_route_is_let_in() -> None:
     assert anybody == {"ports": [{"port": "http", "protocol": "TCP"}, {"port": "grpc", "protocol": "TCP"}]}
 
 
+def test_a_server_goes_when_the_new_one_is_there_only_where_a_machine_is_to_spare() -> None:
+    for name, document in (
+        ("none", example("qwen-vllm-gpu")),
+        ("one", changed("qwen-vllm-gpu", "spec:\n", "spec:\n  spare: true\n")),
+    ):
+        found = one(manifests(document), "Deployment", "qwen")["spec"]
+        wanted = {"none": {"maxUnavailable": 1, "maxSurge": 0}, "one": {"maxUnavailable": 0, "maxSurge": 1}}[name]
+        assert found["strategy"]["rollingUpdate"] == wanted
+        assert found["progressDeadlineSeconds"] > document.spec.start_within
+
+
 def test_a_canary_gets_its_share() -> None:
     made = manifests(example("densenet-triton-mesh"))
     *_, rule = one(made, "VirtualService", "densenet-mesh")["spec"]["http"]

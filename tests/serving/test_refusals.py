@@ -114,6 +114,7 @@ def refused(tmp_path: Path, text: str, name: str = "served") -> str:
         ),
         (vllm("l4-1", more="  route: {via: istio, hosts: [a]}\n"), ("vllm has no keys of its own", "needs a gateway")),
         (vllm("l4-1", more="  accelerator: {type: l4-1}\n"), ("model.yaml:8",)),
+        (sax("v5litepod-16") + "  spare: true\n", ("model.yaml:13", "a slice of 4 hosts is replaced host by host")),
         (vllm("l4-2").replace("source: a/b}", "source: a/b}, tensorParallel: 4"), ("l4-2 has 2 chips, not 4",)),
         ("  engine: triton\n  triton: {repository: models, models: [{name: a}]}\n", ("model.yaml:6", "spec.triton.repository")),
         ("  engine: triton\n  triton: {repository: gs://mod/a, models: [{name: a}, {name: a}]}\n", ("a model is named twice: a",)),

@@ -91,6 +91,9 @@ def _scaling(spec: ModelServiceSpec, asked: Machines) -> Iterator[Finding]:
         yield Finding(("spec", "autoscaling"), "Sax has no gauge to scale by", "say how many replicas there are")
     if spec.saxml and spec.canary:
         yield Finding(("spec", "canary"), "all servers of a Sax cell are alike", "deploy a second service in a cell of its own")
+    if spec.spare and asked.shape.multi_host:
+        problem = f"a slice of {asked.shape.hosts} hosts is replaced host by host"
+        yield Finding(("spec", "spare"), problem, "deploy a second service beside this one, and delete this one after")
     if spec.vllm and (spec.vllm.tensor_parallel or 0) > asked.chips_per_host:
         wanted, has = spec.vllm.tensor_parallel, asked.chips_per_host
         yield Finding(("spec", "vllm", "tensorParallel"), f"{asked.shape.type_name} has {has} chips, not {wanted}")

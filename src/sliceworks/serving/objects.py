@@ -26,6 +26,9 @@ COLLECTORS: Object = {
 """Where managed Prometheus collects from; in Autopilot clusters it is the second."""
 
 
+_PROGRESS = 600
+
+
 def account(service: ModelService) -> list[Object]:
     """The service account, where the document says whom it acts as."""
     identity = service.spec.identity
@@ -56,6 +59,8 @@ def deployment(
         "metadata": metadata(service, name, component, track),
         "spec": {
             **({"replicas": replicas} if replicas is not None else {}),
+            # A model that is still loading is no failure; nor is a machine that is still made.
+            "progressDeadlineSeconds": int(service.spec.start_within) + _PROGRESS,
             "selector": {"matchLabels": naming.selector(service, component, track)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
             "template": pods,

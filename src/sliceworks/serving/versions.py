@@ -57,7 +57,7 @@ def deployments(
     found = []
     for version in versions(service):
         pods = objects.template(service, SERVER, build(version), version.track, **dict(annotations or {}))
-        surge = service.spec.accelerator is None
+        surge = service.spec.accelerator is None or service.spec.spare
         found.append(
             objects.deployment(service, version.name, SERVER, pods, replicas=version.replicas, track=version.track, surge=surge)
         )

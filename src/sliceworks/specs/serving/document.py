@@ -19,6 +19,9 @@ class ModelServiceSpec(Spec):
     engine: Literal["saxml", "triton", "jetstream", "vllm"]
     accelerator: Accelerator | None = Field(default=None, description="What one replica runs on. Triton also runs without any.")
     replicas: Natural = Field(default=1, description="0: no servers, whatever autoscaling says.")
+    spare: bool = Field(
+        default=False, description="A change starts a new server before an old one goes, on a machine more than there are replicas."
+    )
     autoscaling: Autoscaling | None = Field(default=None, description="In place of a fixed number of replicas.")
     image: Image | None = Field(default=None, description="The model server; a pinned one for the engine when left out.")
     command: list[str] = Field(default_factory=list, description="In place of the image's own.")
