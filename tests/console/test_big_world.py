@@ -69,7 +69,6 @@ def test_thousands_of_jobs_are_searched_filtered_sorted_and_paged(browser: Brows
         rows = page.locator("table.jobs tbody tr")
         expect(page.get_by_text("5,000 jobs")).to_be_visible()
         expect(rows).to_have_count(50)
-        visit.picture("jobs")
         page.get_by_role("button", name="Next").click()
         expect(page.get_by_text("51–100 of 5,000")).to_be_visible()
         page.get_by_label("State").select_option("failed")
@@ -127,7 +126,6 @@ def test_keys_alone_are_enough(browser: Browser, big: Served) -> None:
         page.keyboard.press("t")
         page.keyboard.press("t")
         expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-        visit.picture("dark")
         visit.was_good()
 
 

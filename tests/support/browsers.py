@@ -88,11 +88,11 @@ class Visit:
         assert self.errors == []
         assert self.elsewhere == []
 
-    def picture(self, name: str, *, full: bool = False) -> None:
+    def picture(self, name: str) -> None:
         """Keep a picture for the docs, if this run is to make them: SLICEWORKS_PICTURES=1."""
         if pictures_wanted():
             self.page.mouse.move(0, 0)
-            taken = self.page.screenshot(full_page=full, animations="disabled")
+            taken = self.page.screenshot(animations="disabled")
             # Pages have few colours: a small palette is a third of the size.
             Image.open(BytesIO(taken)).convert("RGB").quantize(256).save(PICTURES / f"console-{name}.png", optimize=True)
 
