@@ -1,4 +1,4 @@
-"""The way to a model service's door: its Service where that answers on this machine, else one of its pods, else the API server."""
+"""The way to a model service's door: its Service where several pods share it on this machine, else a pod, else the API server."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ def place(cluster_ip: str, pods: dict[str, bool], port: int) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
-def test_a_service_that_answers_here_is_asked_itself() -> None:
+def test_a_service_of_several_that_answers_here_is_asked_itself() -> None:
     with socket.create_server((OWN, 0)) as held:
         port = held.getsockname()[1]
         assert place(OWN, {"127.253.0.1": True, "127.253.0.2": True}, port) == f"http://{OWN}:{port}"
+        assert place(OWN, {"127.253.0.1": True, "127.253.0.2": False}, port) == f"http://127.253.0.1:{port}"
     # The Service has not been opened yet, or cannot be; and elsewhere it is not on loopback.
+    assert place(OWN, {"127.253.0.1": True, "127.253.0.2": True}, port) == f"http://127.253.0.1:{port}"
     assert place(OWN, {"127.253.0.1": False, "127.253.0.2": True}, port) == f"http://127.253.0.2:{port}"
     assert place("10.96.0.7", {"127.0.0.1": True}, port) == f"http://127.0.0.1:{port}"
     assert place("10.96.0.7", {"10.0.0.1": True}, port) == "service/gateway"

@@ -111,12 +111,12 @@ async def way_to(client: Client, at: Door) -> Way:
 
 
 async def _addresses(client: Client, at: Door) -> list[str]:
-    """The Service itself where it answers on this machine, as on a twin that runs processes; else its pods that are ready."""
+    """The pods that are ready; the Service itself where several are, and it answers on this machine, as on a twin it may."""
     spec = (await client.get(SERVICE, at.service, at.namespace))["spec"]
     selected, own = spec.get("selector") or {}, spec.get("clusterIP") or ""
     pods = (await client.list_all(POD, at.namespace, labels=from_labels(selected))).items if selected else []
     found = [each["status"]["podIP"] for each in pods if is_ready(each)]
-    return [own] if found and _here(own) and await _listens(own, at.port) else found
+    return [own] if len(found) > 1 and _here(own) and await _listens(own, at.port) else found
 
 
 async def _listens(address: str, port: int) -> bool:

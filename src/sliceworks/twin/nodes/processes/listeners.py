@@ -30,7 +30,7 @@ def _read(table: Path) -> Iterator[tuple[str, int]]:
         for line in file:
             words = line.split()
             if words[3] != _LISTENING:
-                return  # they come first
+                continue
             address, _, port = words[1].rpartition(":")
             if (text := _text(address)) is not None:
                 yield text, int(port, 16)
