@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sliceworks.base.errors import SliceworksError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from sliceworks.kube import Client
     from sliceworks.rehearsal.homes import State
@@ -58,6 +58,17 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, kubeconfig: str | None, c
 
     pace = injection.pace_now(Path(state.kubeconfig))
     return clock.run(main(), speed=pace.speed or 1.0, start=pace.now)
+
+
+def on_cluster(work: Callable[[Client], Awaitable[T]], where: Mapping[str, Any], namespace: str = "") -> T:
+    """Do a command's work on the cluster that is meant. `where` has what options of the cluster were given, and perhaps more."""
+    at = {name: where[name] for name in ("kubeconfig", "context", "twin")}
+
+    async def main() -> T:
+        async with open_cluster(**at, namespace=namespace) as client:
+            return await work(client)
+
+    return run(main, **at)
 
 
 def _check(kubeconfig: str | None, context: str | None, twin: bool) -> None:

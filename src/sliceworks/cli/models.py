@@ -14,6 +14,7 @@ from sliceworks.cli.models_publish import publish, unpublish, update
 from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
+    from sliceworks.kube import Client
     from sliceworks.serving.cluster import Seen
     from sliceworks.serving.record import Record
     from sliceworks.serving.standing import Standing
@@ -41,21 +42,20 @@ def list_(*, namespace: str, everywhere: bool, output: str, **where: Any) -> int
     """List the model services of a namespace, or of all: what they serve, on what, and how they stand."""
     from sliceworks.cli import connections
 
-    async def main() -> tuple[list[tuple[Record, Standing]], str]:
+    async def look(client: Client) -> tuple[list[tuple[Record, Standing]], str]:
         from sliceworks.serving import cluster
         from sliceworks.serving.standing import standing
 
-        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
-            place = None if everywhere else client.namespace
-            records = await cluster.all_records(client, place)
-            running = await cluster.workloads(client, place) if records else []
+        place = None if everywhere else client.namespace
+        records = await cluster.all_records(client, place)
+        running = await cluster.workloads(client, place) if records else []
         by_place: dict[str, list[Object]] = {}
         for each in running:
             by_place.setdefault(each["metadata"]["namespace"], []).append(each)
         stands = [(each, standing(each, by_place.get(each.namespace, ()))) for each in records]
         return stands, place or "the cluster"
 
-    found, place = connections.run(main, **where)
+    found, place = connections.on_cluster(look, where, namespace)
     if not found and output == "table":
         progress.say(f"There are no model services in {place}.")
         return 0
@@ -76,13 +76,12 @@ def show_(*, name: str, namespace: str, output: str, **where: Any) -> int:
     """Show one model service: its models and addresses, each part of it, and why it is not ready where it is not."""
     from sliceworks.cli import connections, model_page
 
-    async def main() -> Seen:
+    async def look(client: Client) -> Seen:
         from sliceworks.serving import cluster
 
-        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
-            return await cluster.look(client, await cluster.one_record(client, name, client.namespace), client.namespace)
+        return await cluster.look(client, await cluster.one_record(client, name, client.namespace), client.namespace)
 
-    seen = connections.run(main, **where)
+    seen = connections.on_cluster(look, where, namespace)
     if output == "table":
         click.echo(model_page.render(seen), nl=False)
     else:
@@ -101,16 +100,15 @@ def delete(*, name: str, namespace: str, timeout: float, yes: bool, **where: Any
     """Remove a model service with everything that belongs to it. A gateway that others share stays."""
     from sliceworks.cli import connections
 
-    async def main() -> None:
+    async def remove(client: Client) -> None:
         from sliceworks.serving import cluster, deploying
 
-        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
-            record = await cluster.one_record(client, name, client.namespace)
-            options.confirm(f"Delete {name} in {client.namespace} with {len(record.objects)} objects?", yes)
-            with progress.working(f"Deleting {name}"):
-                await deploying.delete(client, record, client.namespace, timeout)
+        record = await cluster.one_record(client, name, client.namespace)
+        options.confirm(f"Delete {name} in {client.namespace} with {len(record.objects)} objects?", yes)
+        with progress.working(f"Deleting {name}"):
+            await deploying.delete(client, record, client.namespace, timeout)
 
-    connections.run(main, **where)
+    connections.on_cluster(remove, where, namespace)
     click.echo(f"modelservice/{name} is deleted")
     return 0
 

@@ -12,6 +12,7 @@ from sliceworks.cli import options
 from sliceworks.cli.output import Report, show
 
 if TYPE_CHECKING:
+    from sliceworks.kube import Client
     from sliceworks.specs.serving import ModelService
 
 _COLUMNS = ("name", "namespace", "engine", "models", "on", "capacity", "usd/hour")
@@ -40,28 +41,27 @@ def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: s
     if dry_run == "client":
         return _print(service, namespace, output)
 
-    async def main() -> None:
+    async def work(client: Client) -> None:
         from sliceworks.base import clock
         from sliceworks.serving.deploying import Rollout
 
-        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"]) as client:
-            place = namespace or service.metadata.namespace or client.namespace
-            rollout = Rollout(client, service, document.data, place)
-            with progress.working(f"Asking the cluster about {service.metadata.name}"):
-                objects = await rollout.prepare(make_namespace=dry_run == "none")
-            _show_plan(service, place, output)
-            for each in rollout.left_out:
-                progress.say(f"Left out: {each}.")
-            if dry_run == "server":
-                return
-            options.confirm(f"Apply {len(objects)} objects in {place}?", yes)
-            ends = clock.loop_time() + timeout
-            with progress.working(f"Deploying {service.metadata.name}") as step:
-                record = await rollout.apply(step, timeout)
-                if wait:
-                    await rollout.follow(record, step, ends - clock.loop_time())
+        place = namespace or service.metadata.namespace or client.namespace
+        rollout = Rollout(client, service, document.data, place)
+        with progress.working(f"Asking the cluster about {service.metadata.name}"):
+            objects = await rollout.prepare(make_namespace=dry_run == "none")
+        _show_plan(service, place, output)
+        for each in rollout.left_out:
+            progress.say(f"Left out: {each}.")
+        if dry_run == "server":
+            return
+        options.confirm(f"Apply {len(objects)} objects in {place}?", yes)
+        ends = clock.loop_time() + timeout
+        with progress.working(f"Deploying {service.metadata.name}") as step:
+            record = await rollout.apply(step, timeout)
+            if wait:
+                await rollout.follow(record, step, ends - clock.loop_time())
 
-    connections.run(main, **where)
+    connections.on_cluster(work, where)
     return 0
 
 

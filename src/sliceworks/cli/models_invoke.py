@@ -49,17 +49,15 @@ def invoke(*, name: str, prompt: str | None, namespace: str, **given: Any) -> in
     if given["url"] and not given["url"].startswith(("http://", "https://")):
         raise UsageError(f"{given['url']!r} is no address", hint="such as https://models.example.com")
     prompt = _said(prompt) if prompt is not None else None
-    at = {key: given.pop(key) for key in ("kubeconfig", "context", "twin")}
 
-    async def main() -> None:
+    async def ask(client: Client) -> None:
         from sliceworks.serving import cluster
 
-        async with connections.open_cluster(at["kubeconfig"], at["context"], at["twin"], namespace) as client:
-            record = await cluster.one_record(client, name, client.namespace)
-            way = await _way(client, record, given["url"])
-            await _ask(way, record, prompt, given)
+        record = await cluster.one_record(client, name, client.namespace)
+        way = await _way(client, record, given["url"])
+        await _ask(way, record, prompt, given)
 
-    connections.run(main, **at)
+    connections.on_cluster(ask, given, namespace)
     return 0
 
 

@@ -102,18 +102,15 @@ def _change(
 ) -> int:
     from sliceworks.cli import connections
 
-    at = {key: where[key] for key in ("kubeconfig", "context", "twin")}
-
-    async def main() -> None:
+    async def work(client: Client) -> None:
         from sliceworks.serving import cluster
 
-        async with connections.open_cluster(at["kubeconfig"], at["context"], at["twin"], namespace) as client:
-            record = await cluster.one_record(client, name, client.namespace)
-            document = edit(record)
-            with progress.working(f"{'Publishing' if verb == 'load' else 'Unpublishing'} {model}") as step:
-                await _apply(client, record, document, (verb, model), step=step, timeout=timeout)
+        record = await cluster.one_record(client, name, client.namespace)
+        document = edit(record)
+        with progress.working(f"{'Publishing' if verb == 'load' else 'Unpublishing'} {model}") as step:
+            await _apply(client, record, document, (verb, model), step=step, timeout=timeout)
 
-    connections.run(main, **at)
+    connections.on_cluster(work, where, namespace)
     click.echo(f"{model} is {'published' if verb == 'load' else 'unpublished'} by modelservice/{name}")
     return 0
 

@@ -51,13 +51,12 @@ def apply(*, file: Path, dry_run: str, output: str, **where: Any) -> int:
     if dry_run == "client":
         return _print_manifests(objects, output)
 
-    async def main() -> None:
-        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"]) as client:
-            for each in objects:
-                await _applied(client, each, dry_run == "server")
+    async def put(client: Client) -> None:
+        for each in objects:
+            await _applied(client, each, dry_run == "server")
 
     with progress.working(f"Applying {len(objects)} objects"):
-        connections.run(main, **where)
+        connections.on_cluster(put, where)
     rows = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
     names = [f"{each['kind']}/{each['metadata']['name']}" for each in objects]
     show(Report(("kind", "namespace", "name"), rows, objects, names), output)
@@ -151,19 +150,18 @@ def _standings(where: dict[str, Any]) -> list[Standing]:
     def kueue(kind: str, plural: str, *, namespaced: bool = True) -> Resource:
         return Resource("kueue.x-k8s.io", "v1beta2", kind, plural, namespaced)
 
-    async def main() -> list[Standing]:
-        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"]) as client:
-            try:
-                found = [
-                    (await client.list_all(kueue("ClusterQueue", "clusterqueues", namespaced=False))).items,
-                    (await client.list_all(kueue("LocalQueue", "localqueues"))).items,
-                    (await client.list_all(kueue("Workload", "workloads"))).items,
-                ]
-            except NotFound as error:
-                raise SliceworksError("Kueue is not installed in this cluster", hint="install it, or use --twin") from error
+    async def look(client: Client) -> list[Standing]:
+        try:
+            found = [
+                (await client.list_all(kueue("ClusterQueue", "clusterqueues", namespaced=False))).items,
+                (await client.list_all(kueue("LocalQueue", "localqueues"))).items,
+                (await client.list_all(kueue("Workload", "workloads"))).items,
+            ]
+        except NotFound as error:
+            raise SliceworksError("Kueue is not installed in this cluster", hint="install it, or use --twin") from error
         return standings(*found)
 
-    return connections.run(main, **where)
+    return connections.on_cluster(look, where)
 
 
 def _amount(value: Any) -> str:

@@ -34,12 +34,8 @@ def run(work: Callable[[Client], Awaitable[T]], namespace: str, where: dict[str,
     """Do a command's work on the cluster that is meant."""
     from sliceworks.cli import connections
 
-    async def main() -> T:
-        async with connections.open_cluster(where["kubeconfig"], where["context"], where["twin"], namespace) as client:
-            return await work(client)
-
     with remedies(), collector.rested():
-        return connections.run(main, **where)
+        return connections.on_cluster(work, where, namespace)
 
 
 @contextmanager
