@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 from sliceworks.kube.resources import gvk_of
 from sliceworks.kube.well_known import well_known
 from sliceworks.serving.compile import manifests
-from sliceworks.serving.record import write
+from sliceworks.serving.record import reference, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def placed(name: str, namespace: str) -> list[Object]:
     metadata = service.metadata.model_copy(update={"namespace": namespace})
     service = service.model_copy(update={"metadata": metadata})
     made = manifests(service)
-    return [write(service, service.model_dump(by_alias=True, mode="json", exclude_unset=True), made), *made]
+    return [write(service, service.model_dump(by_alias=True, mode="json", exclude_unset=True), map(reference, made)), *made]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

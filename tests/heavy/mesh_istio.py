@@ -1,7 +1,7 @@
 """Istio as it is: istiod built from its Go module, with its own definitions, and Envoy from PyPI as the gateway's proxy.
 
-istiod finds Envoy's build of Istio's own filters wanting, so those two are switched off: they exchange metadata between proxies and
-choose ALPN names, and nothing of ours rests on them.
+This Envoy lacks two filters that Istio's own build has. They are switched off: they exchange metadata between proxies and choose
+names of protocols, and nothing of ours rests on them. Proxies talk to pods without TLS, as they do to pods without a sidecar.
 """
 
 from __future__ import annotations

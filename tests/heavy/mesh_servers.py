@@ -23,8 +23,7 @@ class ModelServer:
         self.status, self.hang_up, self.code = 200, "", grpc.StatusCode.OK
         self.seen: list[str] = []
         handler = type("Handler", (_Handler,), {"owner": self})
-        self._http = ThreadingHTTPServer((address, HTTP), handler)
-        self._http.daemon_threads = True
+        self._http = _Quiet((address, HTTP), handler)
         self._grpc = grpc.server(ThreadPoolExecutor(8))
         self._grpc.add_generic_rpc_handlers((_Calls(self),))
         self._grpc.add_insecure_port(f"{address}:{GRPC}")
@@ -40,6 +39,15 @@ class ModelServer:
         self._http.shutdown()
         self._http.server_close()
         self._grpc.stop(None)
+
+
+class _Quiet(ThreadingHTTPServer):
+    """Says nothing about clients that hang up: proxies do."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing."""
 
 
 class _Handler(BaseHTTPRequestHandler):

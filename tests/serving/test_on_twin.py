@@ -25,6 +25,7 @@ from sliceworks.kube.well_known import (
 )
 from sliceworks.serving import cluster, deploying, editing, publishing
 from sliceworks.serving.checks import checked
+from sliceworks.serving.ways import LEADING, led_to
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
 
@@ -92,6 +93,10 @@ class Platform:
             definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata}
             await self.client.create({**definition, "spec": spec})
         await clock.sleep(5)
+
+    async def routes(self, namespace: str) -> list[Object]:
+        kinds = [Resource(group, "v1", kind, f"{kind.lower()}s") for group, kind in ROUTES if kind in LEADING]
+        return [each for kind in kinds for each in (await self.client.list(kind, namespace)).items]
 
     async def deploy(self, service: ModelService, timeout: float = 3600) -> deploying.Rollout:
         document = service.model_dump(by_alias=True, exclude_unset=True, mode="json")
@@ -251,6 +256,27 @@ def test_a_canary_gets_requests_once_it_is_ready_and_goes_when_all_have_heard() 
         before = clock.loop_time()
         await platform.deploy(alone)
         assert clock.loop_time() - before >= 10
+        assert await platform.names(SERVICE, "triton") == {"densenet-mesh"}
+
+    played(play)
+
+
+@pytest.mark.parametrize("via", ["via: istio", "via: gateway-api"])
+def test_a_canary_that_never_gets_ready_gets_no_requests_and_is_given_up_at_once(via: str) -> None:
+    async def play(platform: Platform) -> None:
+        await platform.install_routes()
+        canary = "  canary:\n    weight: 10\n    image: nvcr.io/nvidia/tritonserver:25.09-py3\n"
+        alone = changed("densenet-triton-mesh", canary, "", ("via: istio", via))
+        await platform.deploy(alone)
+        too_many = changed("densenet-triton-mesh", "weight: 10", "weight: 10\n    replicas: 9", ("via: istio", via))
+        for _ in range(2):  # the second time the record knows of it already
+            with pytest.raises(TimedOut):
+                await platform.deploy(too_many, timeout=30)
+            [route] = await platform.routes("triton")
+            assert led_to(route) == {"densenet-mesh"}
+        before = clock.loop_time()
+        await platform.deploy(alone)
+        assert clock.loop_time() - before < 15
         assert await platform.names(SERVICE, "triton") == {"densenet-mesh"}
 
     played(play)

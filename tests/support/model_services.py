@@ -25,11 +25,13 @@ def example(name: str) -> ModelService:
     return read((FOLDER / f"{name}.yaml").read_text())
 
 
-def changed(name: str, old: str, new: str) -> ModelService:
-    """An example with another text in the place of one that it has."""
+def changed(name: str, old: str, new: str, *more: tuple[str, str]) -> ModelService:
+    """An example with other texts in the place of some that it has."""
     text = (FOLDER / f"{name}.yaml").read_text()
-    assert old in text
-    return read(text.replace(old, new))
+    for before, after in ((old, new), *more):
+        assert before in text
+        text = text.replace(before, after)
+    return read(text)
 
 
 def service(engine: str, text: str, name: str = "served") -> ModelService:

@@ -12,7 +12,7 @@ from sliceworks.serving import cluster, front, naming, replicas
 from sliceworks.serving import record as records
 from sliceworks.serving.compile import manifests
 from sliceworks.serving.naming import GATEWAY
-from sliceworks.serving.ways import targets
+from sliceworks.serving.ways import LEADING, led_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,6 @@ OPTIONAL = {
     "HealthCheckPolicy": "Google's load balancers",
     "GCPBackendPolicy": "Google's load balancers",
 }
-_LEADING = frozenset({"HTTPRoute", "VirtualService"})
 _ADDONS = {
     "gateway.networking.k8s.io": "the Gateway API is not installed in this cluster",
     "networking.istio.io": "Istio is not installed in this cluster",
@@ -71,14 +70,14 @@ class Rollout:
 
     async def apply(self, tell: Callable[[str], None], timeout: float) -> Record:
         """Apply everything in order. A Job waits for the servers before it, and what comes after waits for the Job. A route that
-        is to lead elsewhere waits until somebody answers there."""
+        is to lead to somebody more waits until they answer."""
         ends = clock.loop_time() + timeout
         # 1. The record first: it owns the rest, and names also what may have to go.
         record = await self._write_record(self._recorded())
         owners = [each.owner for each in self._sharing()]
         # 2. The objects.
         for each in self._objects:
-            if each["kind"] == "Job" or (each["kind"] in _LEADING and self._leads_elsewhere()):
+            if each["kind"] == "Job" or (each["kind"] in LEADING and await self._leads_to_newcomers(each)):
                 await self._until_ready(record, tell, ends)
             if self._stays(each):
                 continue
@@ -96,12 +95,13 @@ class Rollout:
         """Wait until everything is ready."""
         await self._until_ready(record, tell, clock.loop_time() + timeout)
 
-    def _leads_elsewhere(self) -> bool:
-        """Whether requests that are answered now are to go to others, who may not be there yet."""
-        if self._before is None or self._before.service.spec.route is None:
+    async def _leads_to_newcomers(self, obj: Object) -> bool:
+        """Whether a route that is there already is to lead to somebody whom it did not lead to, and who may not answer yet."""
+        try:
+            live = await self.client.get(await self.client.resource_of(obj), obj["metadata"]["name"], self.namespace)
+        except NotFound:
             return False
-        old, new = ({each.name for each in targets(service)} for service in (self._before.service, self.service))
-        return old != new or self.service.spec.canary is not None
+        return bool(led_to(obj) - led_to(live) - {self.name})  # all servers together are no newcomers
 
     def _stays(self, obj: Object) -> bool:
         return obj["kind"] == "Deployment" and obj["metadata"]["labels"].get(naming.COMPONENT) in self.untouched

@@ -65,7 +65,9 @@ def _gateway(route: Route) -> Object:
 def _rule(way: Way, found: list[Target]) -> Object:
     matches = [{"path": {"type": "Exact", "value": path}} for path in way.exact]
     matches += [{"path": {"type": "PathPrefix", "value": path}} for path in way.under]
-    shares = [{"name": each.name, "port": each.grpc if way.grpc else each.port, "weight": each.share} for each in found]
+    shares = [
+        {"name": each.name, "port": each.grpc if way.grpc else each.port, "weight": each.share} for each in found if each.share
+    ]
     return {**({"matches": matches} if matches else {}), "backendRefs": shares}
 
 

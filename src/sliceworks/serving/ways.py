@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.serving import front_objects, versions
 from sliceworks.serving.front import ENGINES
@@ -10,6 +10,8 @@ from sliceworks.serving.front import ENGINES
 if TYPE_CHECKING:
     from sliceworks.specs.serving import ModelService
 
+LEADING = frozenset({"HTTPRoute", "VirtualService"})
+"""The kinds that say where requests go."""
 _SERVICE = "/inference.GRPCInferenceService"
 _METHODS = (
     "ServerLive",
@@ -73,3 +75,10 @@ def ways(service: ModelService) -> list[Way]:
         Way(grpc=True, exact=tuple(f"{_SERVICE}/{method}" for method in _METHODS)),
         Way(exact=("/v2", "/v2/repository/index"), under=("/v2/health", "/v2/models")),
     ]
+
+
+def led_to(obj: dict[str, Any]) -> set[str]:
+    """The Services that one of the leading kinds has requests go to."""
+    if obj["kind"] == "HTTPRoute":
+        return {each["name"] for rule in obj["spec"]["rules"] for each in rule["backendRefs"]}
+    return {each["destination"]["host"] for rule in obj["spec"]["http"] for each in rule["route"]}
