@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 # Each writes what it was asked for; the one that is to fail fails.
 GCLOUD = """#!/bin/bash
-echo "gcloud $*" >> "$LOG"
-[[ "$*" != $FAIL ]] || exit 7
+marks=""
+if [ "$2" = rsync ]; then marks=" $(find . -name commit_success.txt | sort | tr '\\n' ' ')"; fi
+echo "gcloud $*$marks" >> "$LOG"
+[[ "$*$marks" != $FAIL ]] || exit 7
 [[ "$*" != storage\\ ls\\ *converted-* || -n "$DONE" ]] || exit 1
 """
 PYTHON = """#!/bin/bash
@@ -32,12 +34,15 @@ if [[ "$*" == */offline_quantize.py* ]]; then mkdir -p "${3#*=}" && echo eight >
 
 SAXUTIL = """#!/bin/bash
 echo "saxutil $*" >> "$LOG"
-[ "$1" != ls ] || { [ -e "$WORK/published" ] || exit 1; echo "| llama2-7b | $(grep -c ' ls ' "$LOG") | $(cat "$WORK/address") |"; }
-if [ "$1" = publish ]; then touch "$WORK/published"; fi
-if [ "$1" = unpublish ]; then rm "$WORK/published"; fi
+case "$1" in
+  ls) [ -e "$WORK/published" ];;
+  publish) touch "$WORK/published";;
+  unpublish) rm "$WORK/published";;
+  lm.generate) [ "$(cat "$WORK/state")" = loaded ];;
+esac
 """
 SLEEP = """#!/bin/bash
-[ -z "$LATER" ] || echo "$LATER" > "$WORK/address"
+echo "$LATER" > "$WORK/state"
 """
 
 
@@ -73,11 +78,10 @@ def test_a_checkpoint_is_downloaded_converted_uploaded_and_marked_last(tmp_path:
     assert log[0] == f"gcloud storage cp --recursive gs://my-project-saxml-models/meta/llama-2-7b/* {tmp_path}/work/base"
     assert log[1].startswith("python3 -m saxml.tools.convert_llama_ckpt --base ")
     assert log[1].endswith(" --model-size=7b")
-    assert log[2] == f"gcloud storage rsync --recursive . {target}"
+    assert log[2].split() == f"gcloud storage rsync --recursive . {target}".split()
     assert re.fullmatch(f"gcloud storage cp commit_success.txt {target}/converted-[0-9a-f]{{8}}", log[-1])
-    marks = {line.rpartition(" ")[2] for line in log[3:-2]}
-    folders = ("", "checkpoint_00000000/", "checkpoint_00000000/state/")
-    assert marks == {f"{target}/{folder}commit_success.txt" for folder in folders}
+    folders = ("./checkpoint_00000000", "./checkpoint_00000000/state", ".")
+    assert log[3].split() == [*log[2].split(), *(f"{folder}/commit_success.txt" for folder in folders)]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +90,7 @@ def test_a_checkpoint_is_downloaded_converted_uploaded_and_marked_last(tmp_path:
         "storage cp --recursive gs://*",
         "python3*",
         "storage rsync --recursive . *",
-        "storage cp *state/commit_success.txt",
+        "storage rsync --recursive . *commit_success.txt*",
         "storage ls *commit_success.txt",
         "storage cp commit_success.txt *converted-*",
     ],
@@ -117,24 +121,24 @@ def test_weights_in_eight_bits_take_the_place_of_sixteen(tmp_path: Path) -> None
     assert run(tmp_path, "python3 */offline_quantize.py*", name="llama2-13b-saxml")[0] != 0
 
 
-@pytest.mark.parametrize(("there", "later", "code"), [("10.0.0.1:10001", "", 0), ("N/A", "10.0.0.1:10001", 0), ("N/A", "", 3)])
-def test_a_model_is_published_when_a_server_has_it(tmp_path: Path, there: str, later: str, code: int) -> None:
-    (tmp_path / "address").write_text(there)
-    script = script_of("llama2-7b-saxml", "publish").replace("/tmp/listed", str(tmp_path / "listed"))
-    ended, log = played(tmp_path, script, LATER=later)
+@pytest.mark.parametrize(("there", "later", "code"), [("loaded", "", 0), ("loading", "loaded", 0), ("loading", "", 3)])
+def test_a_model_is_published_when_it_answers(tmp_path: Path, there: str, later: str, code: int) -> None:
+    (tmp_path / "state").write_text(there)
+    script = script_of("llama2-7b-saxml", "publish")
+    assert "-ge 1800 ]" in script
+    ended, log = played(tmp_path, script if later or not code else script.replace("-ge 1800 ]", "-ge 0 ]"), LATER=later)
     assert ended == code
-    listed = "saxutil ls /sax/test/llama2-7b"
-    assert log[:2] == [listed, log[1]]
+    assert log[0] == "saxutil ls /sax/test/llama2-7b"
     assert log[1].startswith("saxutil publish /sax/test/llama2-7b saxml.server.pax.lm.params.lm_cloud.LLaMA7BFP16TPUv5e gs://")
-    assert log[2:] == [listed] * {"": 1 if not code else 180}.get(later, 2)
+    asked = [line for line in log[2:] if line == "saxutil lm.generate /sax/test/llama2-7b Hello"]
+    assert len(asked) == (2 if later else 1)
 
 
 def test_a_model_that_is_there_already_is_published_anew(tmp_path: Path) -> None:
-    (tmp_path / "address").write_text("10.0.0.1:10001")
+    (tmp_path / "state").write_text("loaded")
     (tmp_path / "published").touch()
-    script = script_of("llama2-7b-saxml", "publish").replace("/tmp/listed", str(tmp_path / "listed"))
-    code, log = played(tmp_path, script)
-    assert (code, [line.split()[1] for line in log]) == (0, ["ls", "unpublish", "publish", "ls"])
+    code, log = played(tmp_path, script_of("llama2-7b-saxml", "publish"))
+    assert (code, [line.split()[1] for line in log]) == (0, ["ls", "unpublish", "publish", "lm.generate", "ls"])
 
 
 def test_the_cell_is_written_down_before_it_is_led(tmp_path: Path) -> None:

@@ -162,7 +162,17 @@ class AdminServer:
         self.watched += 1
         if one(fields(request), 1) not in self.models:
             raise Refused(grpc.StatusCode.NOT_FOUND, "no such model")
-        return text(1, whole(1, 1) + whole(2, 1) + b"".join(text(3, each) for each in self.servers)) + text(2, "admin-1")
+        return text(1, self._watched()) + text(2, "admin-1")
+
+    def _watched(self) -> bytes:
+        """As Sax's admin server tells it: a set of some moment, where it has packed its log already, and what came after."""
+        if not self.servers:
+            raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, "it waits until there is one")
+        added = [text(4, text(1, each)) for each in self.servers[len(self.servers) // 2 :]]
+        if len(self.servers) == 1:
+            return whole(1, 1) + added[0]
+        packed = [text(3, each) for each in ("127.0.0.1:9", *self.servers[: len(self.servers) // 2])]
+        return whole(1, 9) + whole(2, 1) + b"".join([*packed, text(4, text(2, "127.0.0.1:9")), *added])
 
 
 class _Handler(grpc.GenericRpcHandler):

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from sliceworks.specs.serving import ModelService, Saxml, SaxModel
 
 Object = dict[str, Any]
-SERVER_PORT = 10001
 _FOLDER = "/checkpoints"
 _MODULE = "saxml.server.pax.lm.params.lm_cloud"
 _CONVERTING = {RUN_SECONDS: "1200", **pods.SIMULATED}
@@ -45,15 +44,13 @@ mv {folder}/pax/{checkpoint}/state {folder}/float
 cd {folder}/pax/{checkpoint}
 python3 "$tools/offline_quantize.py" --input_dir={folder}/float --output_dir="$PWD/state" --quantization_configs={name}
 """
-# A model is published at once and loaded in its own time: it is there when the list names a server's address.
+# A model is published at once, given to a server and loaded in its own time: it is there when it answers.
 _WAIT = """\
-for try in $(seq {tries}); do
-  saxutil ls {path} | tee {scratch}/listed
-  if grep -q :{port} {scratch}/listed; then exit 0; fi
+until saxutil lm.generate {path} Hello; do
+  if [ "$SECONDS" -ge {patience} ]; then echo "no server has loaded it: their logs say why" >&2; exit {code}; fi
   sleep {pause}
 done
-echo "no server has loaded it: their logs say why" >&2
-exit {code}"""
+saxutil ls {path}"""
 _PAUSE = 10
 
 
@@ -121,8 +118,7 @@ def _publish(service: ModelService, part: Saxml, model: SaxModel) -> list[str]:
     known = shlex.quote(path)
     # Sax can change the number of a published model's servers, and nothing else of it.
     again = f"if saxutil ls {known}; then saxutil unpublish {known}; fi"
-    tries = max(int(service.spec.start_within) // _PAUSE, 1)
-    wait = _WAIT.format(path=known, port=SERVER_PORT, tries=tries, pause=_PAUSE, scratch=pods.SCRATCH, code=_NOT_LOADED)
+    wait = _WAIT.format(path=known, patience=int(service.spec.start_within), pause=_PAUSE, code=_NOT_LOADED)
     return [again, shlex.join(["saxutil", "publish", *words]), wait]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 KIND, PORT, GRPC_PORT = "sax", "grpc", ""
 IMAGE = "us-docker.pkg.dev/cloud-tpu-images/inference/sax-model-server:v1.1.0"
-PORTS = {"grpc": sax_jobs.SERVER_PORT}
+PORTS = {"grpc": 10001}
 ADMIN_PORTS = {"grpc": 10000, "http": 8080}
 CHIPS = {"v4": "tpuv4", "v5e": "tpuv5e"}
 """What Sax calls the chips that it knows."""

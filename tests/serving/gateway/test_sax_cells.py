@@ -102,6 +102,14 @@ def test_what_is_not_there_is_told(there: Cell, monkeypatch: pytest.MonkeyPatch,
         Cells(str(there.root) if root is None else root).generate(model, "x", {}, 5)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_all_servers_are_found_and_none_that_is_gone(there: Cell, cells: Cells, count: int) -> None:
+    there.admin.servers = there.addresses[:count]
+    for _ in range(2 * count):
+        assert cells.generate(MODEL, "hello", {}, 5)[0][0] == "HELLO"
+    assert [len(server.asked) for server in there.servers[:count]] == [2] * count
+
+
 def test_a_model_that_no_server_has_yet(there: Cell, cells: Cells) -> None:
     there.admin.servers = []
     with pytest.raises(RuntimeError, match="no model server has /sax/test/llama7b ready"):

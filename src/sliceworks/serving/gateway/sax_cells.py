@@ -38,10 +38,12 @@ ADMIN = Messages(
         "ListRequest": "model_id:string",
         "ListResponse": "published_models:*PublishedModel",
         "WatchLocRequest": "model_id:string seqno:enum admin_server_id:string",
-        "WatchResult": "next_seqno:enum has_fullset:bool values:*string",
+        "Mutation": "addition:string deletion:string",
+        "WatchResult": "next_seqno:enum has_fullset:bool values:*string changelog:*Mutation",
         "WatchLocResponse": "result:WatchResult admin_server_id:string",
         "Empty": "",
     },
+    choices=("Mutation",),
 )
 LANGUAGE = Messages(
     "sax.server.lm",
@@ -59,7 +61,13 @@ LANGUAGE = Messages(
 FOUND_FOR = 10.0
 """Seconds for which the addresses of a model's servers are taken to be the same."""
 _PATIENCE = 10.0
+_MOMENT = 2.0
+"""How long it is waited for the servers of a model. The admin server answers when there is one, and else not."""
 _UNREACHED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND)
+
+
+class _Late(RuntimeError):
+    """The admin server did not answer in time."""
 
 
 @dataclass(slots=True)
@@ -180,13 +188,23 @@ class Cells:
     def _find(self, model: str) -> _Servers:
         known, now = self._servers.get(model), clock.effort()
         if known is None or now - known.asked_at > FOUND_FOR:
-            told = self._ask_admin(model, "WatchLoc", ADMIN["WatchLocRequest"](model_id=model), "WatchLocResponse")
             turn = known.turn if known is not None else itertools.count()
-            known = self._servers[model] = _Servers(sorted(told.result.values), now, turn)
+            known = self._servers[model] = _Servers(self._watched(model), now, turn)
         if not known.addresses:
             self._servers.pop(model, None)
             raise RuntimeError(f"no model server has {model} ready")
         return known
+
+    def _watched(self, model: str) -> list[str]:
+        """The servers that there are now: those of some moment, and what has changed since."""
+        try:
+            told = self._ask_admin(model, "WatchLoc", ADMIN["WatchLocRequest"](model_id=model), "WatchLocResponse", _MOMENT).result
+        except _Late:
+            return []
+        found = set(told.values)
+        for change in told.changelog:
+            found.add(change.addition) if change.addition else found.discard(change.deletion)
+        return sorted(found)
 
     def _missed(self, model: str, error: Any, *, last: bool) -> None:
         """One server did not do it; raises what it said where no other may be asked."""
@@ -196,7 +214,7 @@ class Cells:
                 return
         raise RuntimeError(_words(error)) from error
 
-    def _ask_admin(self, model: str, method: str, asked: Any, answer: str) -> Any:
+    def _ask_admin(self, model: str, method: str, asked: Any, answer: str, patience: float = _PATIENCE) -> Any:
         """Ask the cell's admin server; where it cannot be reached, it may be another one by now."""
         cell = model.rpartition("/")[0]
         for again in (True, False):
@@ -207,9 +225,11 @@ class Cells:
                 f"/{ADMIN.package}.Admin/{method}", type(asked).SerializeToString, ADMIN[answer].FromString
             )
             try:
-                return call(asked, timeout=_PATIENCE)
+                return call(asked, timeout=patience)
             except grpc.RpcError as error:
                 self._admins.pop(cell, None)
+                if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise _Late(_words(error)) from error
                 if not (again and known and error.code() == grpc.StatusCode.UNAVAILABLE):
                     raise RuntimeError(_words(error)) from error
         raise AssertionError("the second time raises")
