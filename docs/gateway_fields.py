@@ -40,8 +40,8 @@ several prompts) is refused. Conversations become one text.
 
 A key is sent as `Authorization: Bearer KEY`, or as `x-api-key` or `api-key`; over gRPC in the metadata of the same names. Keys,
 cookies and headers between two machines are not passed on to servers. Every answer but a probe's has an `x-request-id`: the
-client's, or a new one. Answers to a key with a `rate`, a 429 too, have `x-ratelimit-limit-requests`, `-remaining-` and `-reset-`, and
-the same of `-tokens`, in OpenAI's words. What takes GET takes HEAD, unless a model's server answers it.
+client's, or a new one. Answers to a key with a `rate`, a 429 too, have `x-ratelimit-limit-requests`, `-remaining-` and `-reset-`,
+and the same of `-tokens`, in OpenAI's words. What takes GET takes HEAD, unless a model's server answers it.
 
 ## Errors
 
@@ -53,8 +53,8 @@ object), and ends.
 @ERRORS@
 Another server is asked when a connection fails, when a server hangs up before the first byte of its answer (amid an answer that
 is no stream, too), and when it answers 429, 502, 503 or 504. A circuit opens after `health.failures` of these in a row, 429 left
-out; a plain 500 counts neither way, since it may be the request's own fault. A server whose circuit is open is asked every second how
-it is: when it says well, or when `health.open` has passed, one request is let through.
+out; a plain 500 counts neither way, since it may be the request's own fault. A server whose circuit is open is asked every second
+how it is: when it says well, or when `health.open` has passed, one request is let through.
 
 ## Numbers
 

@@ -27,7 +27,7 @@ _CORES = sorted(os.sched_getaffinity(0))
 OURS, THEIRS = _CORES[0], _CORES[-1]
 """The core of what is measured, and that of everything else."""
 OTHERS = _CORES[:0:-1] or _CORES
-"""All cores that are not of what is measured, where there are several; the farthest first, since neighbours may be halves of one."""
+"""All cores that are not of what is measured, where there are several; the farthest first: neighbours may be halves of one."""
 _MODELS = OTHERS[1] if len(OTHERS) > 1 else THEIRS
 """The core of the model that requests are for: its own, where there are enough."""
 _NGINX = """
