@@ -10,14 +10,11 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
+import pytest
 
 from sliceworks.cli.main import run
-
-if TYPE_CHECKING:
-    import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,6 +44,27 @@ def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> Non
         assert run(["gateway", "echo", "--port", str(port)]) == 1
     hint = "hint: choose another one, or end what listens there\n"
     assert capsys.readouterr().err == f"error: port {port} of 127.0.0.1 is in use\n{hint}"
+
+
+@pytest.mark.parametrize(
+    ("listen", "told"),
+    [
+        ("{port: 0, grpcPort: PORT}", "nothing can listen at 127.0.0.1:PORT for gRPC: is the port in use?"),
+        ("{port: 0, host: 999.1.1.1}", "listen.host '999.1.1.1': "),
+        ("{port: 0, tls: {certificate: none.crt, key: none.key}}", "none.crt: the certificate cannot be used"),
+    ],
+)
+def test_a_place_where_nothing_can_listen_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], listen: str, told: str
+) -> None:
+    head = "apiVersion: sliceworks.dev/v1alpha1\nkind: Gateway\nmetadata: {name: g}\n"
+    models = "models: [{name: m, backends: [{kind: echo, url: 'http://127.0.0.1:1'}]}]"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        file = tmp_path / "gateway.yaml"
+        file.write_text(f"{head}spec: {{anonymous: true, listen: {listen.replace('PORT', port)}, {models}}}\n")
+        assert run(["gateway", "run", "-f", str(file)]) == 1
+    assert f"error: {told.replace('PORT', port)}" in capsys.readouterr().err
 
 
 def test_the_echo_model_is_a_program() -> None:

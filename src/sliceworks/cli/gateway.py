@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sliceworks.base import progress
+from sliceworks.base import progress, words
 from sliceworks.cli import options
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def run(*, file: Path, check: bool, notice: float, host: str) -> None:
 
 def _counted(made: Program) -> str:
     spec = made.application.state.spec
-    return f"{len(spec.models)} models, {sum(len(model.backends) for model in spec.models)} backends, {len(spec.keys)} keys"
+    backends = sum(len(model.backends) for model in spec.models)
+    numbers = ((len(spec.models), "model"), (backends, "backend"), (len(spec.keys), "key"))
+    return ", ".join(words.counted(*each) for each in numbers)
 
 
 def _tell(made: Program, ports: Ports) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
+from sliceworks.base.errors import SliceworksError
 from sliceworks.serving.gateway.passage import Passage
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ async def start(application: Application, host: str, port: int, tls: Tls | None)
     passage, shown = Passage(application), Shown(tls) if tls is not None else None
     server = grpc.aio.server(handlers=[passage], options=options)
     address = f"{host}:{port}"
-    bound = server.add_secure_port(address, shown.credentials()) if shown is not None else server.add_insecure_port(address)
+    try:
+        bound = server.add_secure_port(address, shown.credentials()) if shown is not None else server.add_insecure_port(address)
+    except RuntimeError as error:
+        # The library says no more, but to the log.
+        remedy = "choose another listen.grpcPort, or end what listens there"
+        raise SliceworksError(f"nothing can listen at {address} for gRPC: is the port in use?", hint=remedy) from error
     await server.start()
     return Listening(server, passage, bound, shown)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sliceworks.base import clock, collector, extras, memory
+from sliceworks.base import clock, collector, extras, memory, words
 from sliceworks.base.errors import SliceworksError
 from sliceworks.base.http.server import Limits, Server
 from sliceworks.serving.gateway.admin import Admin
@@ -74,7 +75,12 @@ class Program:
         """Listen, and begin all that goes on beside."""
         spec = self.application.state.spec
         shown = self._certificates.context if self._certificates is not None else None
-        main = await self.server.start(spec.listen.host, spec.listen.port, shown)
+        try:
+            main = await self.server.start(spec.listen.host, spec.listen.port, shown)
+        except socket.gaierror as error:
+            raise SliceworksError(
+                f"listen.host {spec.listen.host!r}: {error.strerror}", hint="give an address of this machine"
+            ) from error
         admin = None
         if spec.admin is not None:
             self.admin = Server(Admin(self), Limits(body=64 * 1024))
@@ -200,7 +206,7 @@ async def run(program: Program, told: Callable[[Ports], None], *, notice: float 
         with collector.rested():
             await ending.wait()
         program.application.draining = True
-        log.info("ending: %d requests are under way", program.application.relay.under_way)
+        log.info("ending: %s under way", words.counted(program.application.relay.under_way, "request"))
         await clock.sleep(notice)
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
