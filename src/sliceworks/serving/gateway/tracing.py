@@ -11,6 +11,9 @@ from sliceworks.serving.gateway.measures import PROVIDER
 if TYPE_CHECKING:
     from sliceworks.specs.gateway import Tracing
 
+_PATIENCE = 3.0
+"""How long one sending may take: a collector that is gone does not keep a gateway that ends."""
+
 
 class Tracer:
     """Begins a span for each call, as a part of the client's trace where it has one."""
@@ -77,5 +80,5 @@ def open_tracer(settings: Tracing) -> Tracer:
         raise SliceworksError("tracing needs OpenTelemetry", hint=extras.remedy("tracing")) from error
     resource = Resource.create({"service.name": "sliceworks-gateway"})
     provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(settings.sample)), resource=resource)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.endpoint)))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.endpoint, timeout=_PATIENCE)))
     return Tracer(provider)
