@@ -30,12 +30,6 @@ def test_the_twin_alone() -> None:
     assert "creates" in done.stderr
 
 
-def test_nothing_but_json() -> None:
-    done = run("--twin-only", "--json-only")
-    assert len(done.stdout.splitlines()) == 1
-    assert done.stderr == ""
-
-
 @pytest.mark.real
 @pytest.mark.skipif(not real_wanted(), reason="needs programs built from their Go modules: SLICEWORKS_REAL=1")
 def test_both() -> None:

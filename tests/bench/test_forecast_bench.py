@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-from pathlib import Path
 
 import orjson
 import pytest
@@ -14,8 +11,6 @@ from bench.measure.months import CHIPS, DAY, Planned, month, state
 from tests.support import benches
 
 from sliceworks.rehearsal.forecast.outlook import Outlook
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +24,6 @@ def test_it_runs_and_ends_with_json() -> None:
     assert list(found) == ["start", "covered", "size"]
     assert all(each["ratio"] is not None for each in found.values())
     assert "within the 90 % range" in done.stderr
-
-
-def test_no_such_benchmark() -> None:
-    command = [sys.executable, "bench/forecast.py", "weather"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
-    assert (done.returncode, "weather" in done.stderr) == (2, True)
 
 
 def test_all_jobs_of_a_month_end_and_never_more_run_than_there_are_chips(jobs: list[Planned]) -> None:

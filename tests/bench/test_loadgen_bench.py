@@ -15,3 +15,4 @@ def test_it_runs_and_says_what_it_found() -> None:
     assert compared.pop("closed") is None  # the others are left out
     assert all(ratio > 0 for ratio in compared.values())
     assert all(set(each) == {"ratio", "goal"} for each in found.values())
+    assert done.stderr == ""
