@@ -179,7 +179,12 @@ while found("".join(["we", "b"])) == "-":
 own = ["we", "b"]
 print(found("".join(own)), *(found(".".join(["".join(own), *more.split()])) for more in ("default", "default svc cluster local")))
 print(found("".join(["so", "lo"])), found("".join(["el", "se"])), found(".".join(["".join(["el", "se"]), "other"])))
-print(socket.create_connection(("".join(own), int(os.environ["AT"]))).recv(99).decode())
+while True:
+    try:
+        print(socket.create_connection(("".join(own), int(os.environ["AT"]))).recv(99).decode())
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.02)
 while found("".join(own)) != "-":
     time.sleep(0.02)
 print("gone")
