@@ -63,6 +63,7 @@ def refused(tmp_path: Path, text: str, name: str = "served") -> str:
             ("triton runs on GPUs, v6e-4 has TPUs", "engines on TPUs: saxml, jetstream, vllm"),
         ),
         (sax("l4-1"), ("model.yaml:6", "saxml runs on TPUs, l4-1 has GPUs")),
+        (sax("v4-384"), ("model.yaml:6", "Sax does not know slices of 4x4x12")),
         (sax("v6e-4"), ("Sax has no name for the chips of v6e-4", "it knows v4, v5e")),
         (
             sax("v5litepod-8", "LLaMA70BFP16TPUv5e"),

@@ -74,6 +74,8 @@ def _engine(spec: ModelServiceSpec, asked: Machines) -> Iterator[Finding]:
     elif spec.saxml and not saxml.chip(spec.saxml, asked):
         known = ", ".join(saxml.CHIPS)
         yield Finding(path, f"Sax has no name for the chips of {shape}", f"it knows {known}; or say saxml.platformChip")
+    elif spec.saxml and asked.shape.topology not in saxml.TOPOLOGIES:
+        yield Finding(path, f"Sax does not know slices of {asked.shape.topology}", "take another topology, or a smaller slice")
 
 
 def _other_engine(kind: str) -> str:

@@ -20,6 +20,13 @@ PORTS = {"grpc": 10001}
 ADMIN_PORTS = {"grpc": 10000, "http": 8080}
 CHIPS = {"v4": "tpuv4", "v5e": "tpuv5e"}
 """What Sax calls the chips that it knows."""
+TOPOLOGIES = frozenset(
+    {
+        *("1x1", "2x2", "2x4", "4x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32", "1x1x1", "1x2x1", "2x2x1", "2x2x2"),
+        *("2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x4x16", "4x8x8", "8x8x8", "8x8x12"),
+    }
+)
+"""The shapes of slices that it knows; a server with another one does not start."""
 # A cell must be written down before a server can lead it. The image's own script does both, but knows no root than its bucket's and
 # keeps the signal to end for itself.
 _START = """\
