@@ -111,7 +111,7 @@ def test_every_accelerator_has_a_zone_or_is_known_to_have_none() -> None:
         assert set(zones.of(each, "documented")) <= set(zones.of(each))
 
 
-def test_zones() -> None:
+def test_a_zone_is_known_with_its_region_and_by_who_tells_of_it() -> None:
     v4 = catalog.find("v4-8")
     assert zones.of(v4) == zones.of(v4, "documented") == ("us-central2-b",)
     assert zones.of(v4, "flex-start") == ()
@@ -136,7 +136,7 @@ def test_zones() -> None:
         ("t4-1", "us-west4", "spot", 4 * 0.01345 + 15 * 0.001804 + 0.1598),
     ],
 )
-def test_prices(name: str, place: str, capacity: str, usd: float) -> None:
+def test_a_price_has_its_parts_and_a_dated_source(name: str, place: str, capacity: str, usd: float) -> None:
     found = prices.price(catalog.find(name), place, capacity)
     assert found is not None
     assert found.low == found.high == pytest.approx(usd)

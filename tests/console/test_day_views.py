@@ -87,7 +87,8 @@ def test_the_time_line_shows_every_lane_and_marks_what_went_wrong() -> None:
 
 def test_an_empty_day_is_drawn_too() -> None:
     diary = days.Diary()
-    ElementTree.fromstring(strips.strip(diary, days.window(diary, START)))
+    tree = ElementTree.fromstring(strips.strip(diary, days.window(diary, START)))
+    assert "0 moments" in str(tree.get("aria-label"))
 
 
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: str(fault.name))

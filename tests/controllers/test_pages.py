@@ -20,7 +20,7 @@ async def ask(port: int, line: str) -> str:
     return answer
 
 
-def test_probes() -> None:
+def test_probes_tell_life_and_readiness_apart() -> None:
     async def main() -> None:
         ready = False
         async with PageServer("127.0.0.1:0", health(lambda: ready)) as server:
@@ -77,7 +77,7 @@ waiting 3
     ("text", "expected"),
     [("127.0.0.1:80", ("127.0.0.1", 80)), (":8078", (None, 8078)), ("[::1]:9", ("::1", 9)), ("host:0", ("host", 0))],
 )
-def test_addresses(text: str, expected: tuple[str | None, int]) -> None:
+def test_an_address_is_a_host_and_a_port(text: str, expected: tuple[str | None, int]) -> None:
     assert parse_address(text) == expected
 
 

@@ -131,7 +131,7 @@ def test_names_and_scope_of_a_definition_stay() -> None:
         ("password", "anything", None),
     ],
 )
-def test_formats(name: str, good: str, bad: str | None) -> None:
+def test_a_format_takes_what_is_good_and_refuses_what_is_not(name: str, good: str, bad: str | None) -> None:
     assert formats.known(name)
     assert formats.fits(name, good)
     assert bad is None or not formats.fits(name, bad)

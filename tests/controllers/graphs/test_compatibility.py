@@ -46,7 +46,7 @@ TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
         (of(a=TEXT), {**of(a=TEXT), "name": "v2"}, "Type changed from v1 to v2"),
     ],
 )
-def test_breaking(old: Object, new: Object, said: str) -> None:
+def test_a_change_that_breaks_is_told(old: Object, new: Object, said: str) -> None:
     assert str(compare(old, new)) == said
 
 
@@ -69,7 +69,7 @@ def test_change_that_breaks_nobody(old: Object, new: Object) -> None:
     assert not report.breaking
 
 
-def test_no_change() -> None:
+def test_the_same_schema_is_no_change() -> None:
     assert not compare(of(a=TEXT), of(a=TEXT)).changed
 
 

@@ -33,7 +33,7 @@ def record(body: Object, owned: Object | None = None, labels: dict[str, str] | N
         ({"a": 1}, {}, False),
     ],
 )
-def test_contained(wanted: Object, found: Object, expected: bool) -> None:
+def test_what_is_wanted_may_be_in_what_is_found(wanted: Object, found: Object, expected: bool) -> None:
     assert ownership.contained(wanted, found) is expected
 
 
@@ -49,7 +49,7 @@ def test_contained(wanted: Object, found: Object, expected: bool) -> None:
         ({"f:finalizers": {'v:"b"': {}}}, {"finalizers": ["a"]}, False),
     ],
 )
-def test_covered(fields: Object, wanted: Object, expected: bool) -> None:
+def test_managed_fields_may_cover_what_is_wanted(fields: Object, wanted: Object, expected: bool) -> None:
     assert ownership.covered(fields, wanted) is expected
 
 

@@ -164,7 +164,7 @@ def evicted(reason: str, message: str = "", *, active: bool = True) -> Evidence:
     return given.queued(workload=asked)
 
 
-def test_evictions() -> None:
+def test_each_reason_of_an_eviction_is_a_cause_of_its_own() -> None:
     assert names(evicted("AdmissionCheck"))[0] == "check-retry"
     assert names(evicted("NodeFailures"))[0] == "evicted"
     assert names(evicted("DeactivatedDueToMaximumExecutionTimeExceeded", active=False)) == ["deadline"]

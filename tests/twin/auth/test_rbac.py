@@ -68,7 +68,7 @@ def objects() -> Objects:
         ("get on * in *", {"verb": "get", "path": "/metrics"}, False),
     ],
 )
-def test_rule(text: str, asked: dict[str, str], allowed: bool) -> None:
+def test_a_rule_allows_what_it_names_and_no_more(text: str, asked: dict[str, str], allowed: bool) -> None:
     assert Rule(rule(text)).allows(Attributes(_JOE, **asked)) is allowed
 
 

@@ -30,7 +30,7 @@ def rbac() -> Rbac:
     return Rbac(lambda resource: kept.get(resource, []))
 
 
-def test_may_i(rbac: Rbac) -> None:
+def test_one_may_ask_what_one_may_do_and_hears_why(rbac: Rbac) -> None:
     body = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": dict(_PODS)}}
     answer = reviews.self_subject_access_review(body, _AMY, rbac)
     assert answer["spec"] == body["spec"]
@@ -43,7 +43,7 @@ def test_may_i(rbac: Rbac) -> None:
     assert reviews.self_subject_access_review(path, _AMY, rbac)["status"]["allowed"]
 
 
-def test_may_they(rbac: Rbac) -> None:
+def test_what_others_may_do_is_told_for_users_and_groups(rbac: Rbac) -> None:
     body: dict[str, Any] = {"spec": {"groups": ["ops"], "resourceAttributes": dict(_PODS)}}
     assert reviews.subject_access_review(body, rbac)["status"]["reason"].endswith('to Group "ops"')
     local = reviews.local_subject_access_review({"spec": {"user": "amy", "resourceAttributes": dict(_PODS)}}, "g1", rbac)
@@ -105,7 +105,7 @@ def test_bad_questions(rbac: Rbac, kind: str, body: dict[str, Any], field: str, 
     }
 
 
-def test_my_rules(rbac: Rbac) -> None:
+def test_ones_rules_are_listed_and_broken_ones_told(rbac: Rbac) -> None:
     answer = reviews.self_subject_rules_review({"spec": {"namespace": "g1"}}, _AMY, rbac)
     assert answer["status"] == {
         "resourceRules": [{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}],
@@ -118,7 +118,7 @@ def test_my_rules(rbac: Rbac) -> None:
         reviews.self_subject_rules_review({"spec": {}}, _AMY, rbac)
 
 
-def test_who_am_i() -> None:
+def test_one_is_told_who_one_is() -> None:
     user = User("jane", "7", ("a",), {"foo/bar": ("z",)})
     assert reviews.self_subject_review(user)["status"] == {
         "userInfo": {"username": "jane", "uid": "7", "groups": ["a"], "extra": {"foo/bar": ["z"]}}

@@ -152,7 +152,7 @@ def test_a_pods_token_ends_with_the_pod_and_lives_a_year(cluster: Cluster) -> No
     )
 
 
-def test_audiences(cluster: Cluster) -> None:
+def test_a_token_is_good_for_its_audiences_alone(cluster: Cluster) -> None:
     token = cluster.request(audiences=["a", "b"])["status"]["token"]
     with pytest.raises(Unauthorized):
         cluster.login(token)

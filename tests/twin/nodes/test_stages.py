@@ -45,7 +45,7 @@ def once(text: str) -> str:
         ("node.metadata.name", ["host"]),
     ],
 )
-def test_paths(text: str, values: list[str]) -> None:
+def test_a_path_leads_to_values_of_a_pod_or_its_node(text: str, values: list[str]) -> None:
     assert path(text).values(POD, {"metadata": {"name": "host"}}) == values
 
 
@@ -77,7 +77,7 @@ def test_unknown_fields_are_named(text: str) -> None:
         ("{path: '.metadata.annotations[\"example.com/odd\"]', below: 4}", True),
     ],
 )
-def test_matches(match: str, holds: bool) -> None:
+def test_a_match_holds_or_does_not(match: str, holds: bool) -> None:
     step = next_step(POD, load(once(f"  when: [{match}]"), "x"), NOW, Random)
     assert (step is not None) is holds
 
@@ -93,7 +93,7 @@ def test_matches(match: str, holds: bool) -> None:
         ("{seconds: -7}", 0),
     ],
 )
-def test_delays(delay: str, seconds: float) -> None:
+def test_a_delay_is_so_many_seconds(delay: str, seconds: float) -> None:
     step = next_step(POD, load(once(f"  delay: {delay}"), "x"), NOW, Random)
     assert step is not None
     assert (step.at - NOW).total_seconds() == seconds

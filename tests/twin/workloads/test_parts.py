@@ -89,7 +89,7 @@ def test_selectors_are_found_by_labels() -> None:
     assert selecting.matching("ns", {"app": "x", "tier": "front"}) == []
 
 
-def test_hashes() -> None:
+def test_hashes_are_those_of_kubernetes() -> None:
     assert fnv32a(b"foobar") == 0xBF9CF968
     assert fnv32(b"foobar") == 0x31F0B262
     assert set(safe_hash({"a": 1})) <= set("bcdfghjklmnpqrstvwxz2456789")

@@ -27,7 +27,7 @@ START = datetime(2026, 11, 15, 3, 4, 5, tzinfo=UTC)  # a Sunday
         ("@every 90s", "2026-11-15T03:05:35"),
     ],
 )
-def test_next_time(text: str, found: str) -> None:
+def test_a_schedule_knows_its_next_time(text: str, found: str) -> None:
     assert schedule.parse(text).next(START) == datetime.fromisoformat(found).replace(tzinfo=UTC)
 
 

@@ -55,7 +55,7 @@ def test_dependencies(wanted: str, entry: dict[str, int], may: bool) -> None:
         ({"operator": "Any", "targetReplicatedJobs": ["b"]}, ["a", "a"], False),
     ],
 )
-def test_success(policy: dict[str, Any], done: list[str], over: bool) -> None:
+def test_a_success_policy_says_when_a_jobset_is_over(policy: dict[str, Any], done: list[str], over: bool) -> None:
     whole = jobset(replicated("a", 2), replicated("b"), successPolicy=policy)
     assert progress.succeeded(whole, [child("x", replicated_job=name) for name in done]) is over
 

@@ -108,7 +108,7 @@ def test_preemption_takes_the_fewest() -> None:
     assert desk.settle() == {"a": "f", "c": "f"}
 
 
-def test_reclaim() -> None:
+def test_a_queue_takes_back_what_others_borrowed() -> None:
     desk = Desk()
     desk.queue("q", "all", policy=Policy(reclaim="Any"), f=2000)
     desk.queue("r", "all", f=2000)

@@ -32,7 +32,7 @@ def test_queues_of_a_cohort_share() -> None:
     assert tree.leaves["b"].potential(CELL) == 8
 
 
-def test_limits() -> None:
+def test_borrowing_and_lending_stop_at_their_limits() -> None:
     tree = _tree(a=Quota(2, 1), b=Quota(5, None, 2))
     assert tree.leaves["a"].potential(CELL) == 3
     assert tree.leaves["b"].potential(CELL) == 7

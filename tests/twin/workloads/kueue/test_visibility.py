@@ -23,7 +23,7 @@ def _rows() -> list[dict[str, Any]]:
     ]
 
 
-def test_discovery() -> None:
+def test_the_group_is_discovered_with_both_versions() -> None:
     async def main(twin: Embedded) -> None:
         versions = [{"groupVersion": f"{GROUP}/{name}", "version": name} for name in ("v1beta2", "v1beta1")]
         group = {"name": GROUP, "versions": versions, "preferredVersion": versions[0]}
@@ -36,7 +36,7 @@ def test_discovery() -> None:
     on_twin(main, workloads=True)
 
 
-def test_documents() -> None:
+def test_the_group_has_its_openapi_documents() -> None:
     async def main(twin: Embedded) -> None:
         index = (await twin.do("GET", "/openapi/v3"))["paths"]
         assert {f"apis/{GROUP}/v1beta1", f"apis/{GROUP}/v1beta2"} <= index.keys()
@@ -69,7 +69,7 @@ _REFUSALS = (
 )
 
 
-def test_refusals() -> None:
+def test_what_cannot_be_asked_is_refused_in_kueues_words() -> None:
     async def main(twin: Embedded) -> None:
         for method, path, code, message in _REFUSALS:
             status, found = await twin.ask(method, f"{HOME}/{path}")
