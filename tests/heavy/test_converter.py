@@ -1,0 +1,156 @@
+"""The Job that converts a checkpoint, with the packages that the converter image locks and Google's own gcloud, on a twin's bucket.
+
+Sax's converter is on no index: a module stands in for it that takes the same flags and makes the same calls to JAX and Paxml.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from tests.real.build import locked
+from tests.support.clusters import TwinCluster
+from tests.support.model_services import example
+
+from sliceworks.serving.compile import manifests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.timeout(1800)
+ROOT = Path(__file__).parents[2]
+LOCK = ROOT / "deploy" / "requirements" / "converter.txt"
+BUCKET = "my-project-saxml-models"
+STAND_IN = """
+import argparse
+import pathlib
+
+import jax
+import numpy as np
+from jax.experimental import pjit
+from paxml import checkpoints, train_states
+from praxis import py_utils
+
+parser = argparse.ArgumentParser()
+for flag in ("--base-model-path", "--pax-model-path", "--model-size"):
+    parser.add_argument(flag, required=True)
+asked = parser.parse_args()
+assert sorted(pathlib.Path(asked.base_model_path).glob("*.pth")), "nothing to convert"
+weights = {"lm": {"final_ln": {"scale": np.ones((4,), np.float16)}}}
+states = train_states.TrainState(step=0, mdl_vars={"params": weights}, opt_states={})
+with jax.sharding.Mesh(py_utils.create_device_mesh([1, 1, 1]), ["replica", "data_mdl2", "mdl"]):
+    whole = pjit.pjit(lambda each: each, in_shardings=None, out_shardings=None)(states)
+checkpoints.save_checkpoint(whole, asked.pax_model_path, checkpoint_type=checkpoints.CheckpointType.GDA)
+"""
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    """Python 3.10 with what the image installs, in the cache."""
+    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sliceworks" / "heavy" / "converter"
+    folder, mark = cache / digest, cache / digest / "whole"
+    with locked(cache):
+        if not mark.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([_old_python(), "-m", "venv", str(folder)], check=True)
+            pip = (
+                str(folder / "bin" / "python"),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--timeout=180",
+            )
+            subprocess.run([*pip, "wheel"], check=True)
+            flags = ("--no-deps", "--no-build-isolation", "--require-hashes", "--requirement", str(LOCK))
+            subprocess.run([*pip, *flags], check=True)
+            mark.touch()
+    return folder / "bin" / "python"
+
+
+def _old_python() -> str:
+    kept = sorted(Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv").glob("versions/3.10.*/bin/python3.10"))
+    found = kept[-1] if kept else shutil.which("python3.10")
+    assert found, "Paxml needs Python 3.10, and there is no python3.10 here"
+    return str(found)
+
+
+@pytest.fixture
+def twin(tmp_path: Path) -> Iterator[TwinCluster]:
+    cluster = TwinCluster(tmp_path)
+    yield cluster
+    cluster.stop()
+
+
+class Storage:
+    """The buckets of a twin."""
+
+    def __init__(self, twin: TwinCluster) -> None:
+        self.url = orjson.loads((twin.kubeconfig.parent / "ready.json").read_bytes())["cloud"]
+        self.token = twin.token
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
+        request = urllib.request.Request(self.url + path, data=body, method=method, headers=headers)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return orjson.loads(answer.read())
+
+    def put(self, name: str, content: bytes) -> None:
+        self.ask("POST", f"/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name={urllib.parse.quote(name, safe='')}", content)
+
+    def names(self) -> set[str]:
+        return {each["name"] for each in self.ask("GET", f"/storage/v1/b/{BUCKET}/o")["items"]}
+
+
+def test_a_checkpoint_is_converted_marked_and_not_converted_again(python: Path, twin: TwinCluster, tmp_path: Path) -> None:
+    storage = Storage(twin)
+    storage.ask("POST", "/storage/v1/b?project=my-project", orjson.dumps({"name": BUCKET}))
+    for name in ("consolidated.00.pth", "params.json"):
+        storage.put(f"meta/llama-2-7b/{name}", b"weights")
+    first = convert(python, storage, tmp_path)
+    assert first.returncode == 0, first.stdout
+    made = {name.removeprefix("llama2-7b/") for name in storage.names() if name.startswith("llama2-7b/")}
+    folders = {name.rpartition("/")[0] for name in made if "/" in name}
+    assert "checkpoint_00000000/state/mdl_vars.params.lm.final_ln.scale" in folders
+    assert {f"{folder}/commit_success.txt" for folder in folders} <= made
+    again = convert(python, storage, tmp_path)
+    assert again.returncode == 0, again.stdout
+    assert "it was converted before" in again.stdout
+
+
+def convert(python: Path, storage: Storage, work: Path) -> subprocess.CompletedProcess[str]:
+    """Run the script of the example's Job, as its pod would: with the Job's variables, and the place of its volume here."""
+    gcloud = shutil.which("gcloud")
+    assert gcloud, "the Job copies with gcloud, and there is none here"
+    (job,) = [each for each in manifests(example("llama2-7b-saxml")) if "-convert-" in each["metadata"]["name"]]
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    module = work / "sources" / "saxml" / "tools" / "convert_llama_ckpt.py"
+    module.parent.mkdir(parents=True, exist_ok=True)
+    module.write_text(STAND_IN)
+    told = {each["name"]: each["value"].replace("/tmp", str(work)) for each in container["env"]}
+    cloud = {
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{storage.url}/storage/v1/",
+        "CLOUDSDK_AUTH_ACCESS_TOKEN": storage.token,
+        "CLOUDSDK_CORE_PROJECT": "my-project",
+    }
+    path = f"{python.parent}:{Path(gcloud).parent}:/usr/bin:/bin"
+    *shell, script = container["command"]
+    return subprocess.run(
+        [*shell, script.replace("/checkpoints", f"{work}/checkpoints")],
+        env={**told, **cloud, "PATH": path, "PYTHONPATH": str(work / "sources")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=600,
+    )
