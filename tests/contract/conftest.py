@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import goldens
@@ -85,3 +85,13 @@ def unique_name() -> str:
 def unique(prefix: str) -> str:
     """A name that no other case of this run uses."""
     return f"{prefix}-{os.getpid()}-{next(_serial)}"
+
+
+@pytest.fixture
+def official(cluster: Cluster) -> Iterator[Any]:
+    """The official client on this cluster."""
+    import kubernetes
+
+    config: Any = kubernetes.config
+    with config.new_client_from_config(str(cluster.kubeconfig)) as made:
+        yield made

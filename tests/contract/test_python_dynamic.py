@@ -18,8 +18,6 @@ from tests.support.objects import deployment
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.clusters import Cluster
     from tests.support.http import Api
 
@@ -27,14 +25,6 @@ client: Any = kubernetes.client
 watch: Any = kubernetes.watch
 Object = dict[str, Any]
 LIMITS: Object = {"type": "object", "properties": {"size": {"type": "integer", "maximum": 5, "default": 3}}}
-
-
-@pytest.fixture
-def official(cluster: Cluster) -> Iterator[Any]:
-    """The official client on this cluster."""
-    config: Any = kubernetes.config
-    with config.new_client_from_config(str(cluster.kubeconfig)) as made:
-        yield made
 
 
 @pytest.fixture

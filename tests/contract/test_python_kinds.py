@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kubernetes
 import pytest
@@ -12,20 +12,7 @@ from kubernetes.client.exceptions import NotFoundException
 from tests.support.objects import KINDS, Kind
 from tests.support.waiting import eventually
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.clusters import Cluster
-
 client: Any = kubernetes.client
-
-
-@pytest.fixture
-def official(cluster: Cluster) -> Iterator[Any]:
-    """The official client on this cluster."""
-    config: Any = kubernetes.config
-    with config.new_client_from_config(str(cluster.kubeconfig)) as made:
-        yield made
 
 
 class Typed:

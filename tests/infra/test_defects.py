@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.support.environments import BARE
 
 from sliceworks.base.yamls import load_all, load_path
 from sliceworks.infra import cloudbuild
@@ -20,19 +21,10 @@ from sliceworks.specs.environment import Environment
 
 ROOT = Path(__file__).parents[2]
 HCL = {file.relative_to(ROOT): file.read_text() for file in sorted((ROOT / "terraform").rglob("*.tf"))}
-SMALL = """apiVersion: sliceworks.dev/v1alpha1
-kind: Environment
-metadata: {name: small}
-spec:
-  project: my-project
-  region: us-central2
-  zones: [us-central2-b]
-  automation: {bucket: my-automation}
-"""
 
 
 def pools(text: str) -> dict[str, Any]:
-    [document] = load_all(SMALL + text, "environment.yaml")
+    [document] = load_all(BARE + text, "environment.yaml")
     found = documents.read(document)
     assert isinstance(found, Environment)
     given: dict[str, Any] = next(each for each in stages(found) if each.name == "2-cluster").variables["pools"]
@@ -135,7 +127,7 @@ def test_credentials_of_model_registries_reach_no_stage(tmp_path: Path) -> None:
 
 
 def test_inputs_that_no_pool_takes_are_refused_and_not_dropped() -> None:
-    [document] = load_all(SMALL + "  pools: {gpu: {t4: {accelerator: nvidia-tesla-t4, imageKind: COS}}}\n", "environment.yaml")
+    [document] = load_all(BARE + "  pools: {gpu: {t4: {accelerator: nvidia-tesla-t4, imageKind: COS}}}\n", "environment.yaml")
     assert ["unknown field spec.pools.gpu.t4.imageKind" in str(each) for each in documents.check(document)[1]] == [True]
 
 
@@ -163,7 +155,7 @@ def test_nothing_that_is_shipped_is_privileged_public_or_unpinned(wrong: str) ->
 
 def test_the_names_of_accounts_are_the_same_in_terraform_and_in_the_cluster() -> None:
     text = "  identities: {workloads: {trainer: {namespace: training, serviceAccount: runner}}}\n"
-    [document] = load_all(SMALL + text, "environment.yaml")
+    [document] = load_all(BARE + text, "environment.yaml")
     found = documents.read(document)
     assert isinstance(found, Environment)
     given = next(each for each in stages(found) if each.name == "2-cluster").variables["identities"]["trainer"]

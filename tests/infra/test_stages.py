@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.support.environments import BARE
 
 from sliceworks.base.errors import InvalidDocument, SliceworksError
 from sliceworks.base.yamls import load_all, load_path
@@ -17,15 +18,6 @@ from sliceworks.specs.environment import Environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "environments"
 GOLDENS = Path(__file__).parent / "goldens"
-SMALL = """apiVersion: sliceworks.dev/v1alpha1
-kind: Environment
-metadata: {name: small}
-spec:
-  project: my-project
-  region: us-central2
-  zones: [us-central2-b]
-  automation: {bucket: my-automation}
-"""
 
 
 def environment(text: str) -> Environment:
@@ -57,23 +49,23 @@ def test_the_examples_have_the_variables_that_were_read_over(name: str) -> None:
     [("v4-8", 1, "none"), ("v4-32", 4, "compact"), ("v5litepod-8", 1, "none"), ("v5litepod-16", 4, "compact")],
 )
 def test_slices_of_several_hosts_are_placed_together_and_others_are_not(kind: str, hosts: int, placement: str) -> None:
-    pool = variables(SMALL + f"  pools: {{tpu: {{slice: {{type: {kind}}}}}}}\n", "2-cluster")["pools"]["slice-0"]
+    pool = variables(BARE + f"  pools: {{tpu: {{slice: {{type: {kind}}}}}}}\n", "2-cluster")["pools"]["slice-0"]
     assert (pool["tpu"]["hosts"], pool["tpu"]["placement"], pool["nodes_per_zone"]) == (hosts, placement, hosts)
 
 
 def test_no_slices_are_no_pools() -> None:
-    assert variables(SMALL + "  pools: {tpu: {slice: {type: v4-32, count: 0}}}\n", "2-cluster")["pools"] == {}
+    assert variables(BARE + "  pools: {tpu: {slice: {type: v4-32, count: 0}}}\n", "2-cluster")["pools"] == {}
 
 
 def test_a_slice_that_scales_has_all_its_hosts_or_none() -> None:
-    pool = variables(SMALL + "  pools: {tpu: {slice: {type: v4-32, autoscaling: true}}}\n", "2-cluster")["pools"]["slice-0"]
+    pool = variables(BARE + "  pools: {tpu: {slice: {type: v4-32, autoscaling: true}}}\n", "2-cluster")["pools"]["slice-0"]
     assert pool["autoscaling"] == {"min": 0, "max": 4, "initial_per_zone": 0}
     assert "nodes_per_zone" not in pool
 
 
 def test_gpu_pools_keep_everything_that_was_asked_for() -> None:
     text = (
-        SMALL
+        BARE
         + "  pools: {gpu: {t4: {accelerator: nvidia-tesla-t4, acceleratorCount: 2, gvnic: true, spot: true, driver: latest}}}\n"
     )
     pool = variables(text, "2-cluster")["pools"]["t4"]
@@ -82,41 +74,41 @@ def test_gpu_pools_keep_everything_that_was_asked_for() -> None:
 
 
 def test_taints_reach_the_pool() -> None:
-    text = SMALL + "  pools: {cpu: {admin: {nodes: 1, taints: [{key: admin, value: 'true', effect: NoExecute}]}}}\n"
+    text = BARE + "  pools: {cpu: {admin: {nodes: 1, taints: [{key: admin, value: 'true', effect: NoExecute}]}}}\n"
     assert variables(text, "2-cluster")["pools"]["admin"]["taints"] == [{"key": "admin", "value": "true", "effect": "NO_EXECUTE"}]
 
 
 def test_an_existing_network_is_not_made_again() -> None:
-    text = SMALL + "  network: {existing: {hostProject: shared-net, network: core, subnet: gke, podsRange: p, servicesRange: s}}\n"
+    text = BARE + "  network: {existing: {hostProject: shared-net, network: core, subnet: gke, podsRange: p, servicesRange: s}}\n"
     assert variables(text, "1-base")["network"] == {
         "existing": {"host_project": "shared-net", "network": "core", "subnet": "gke", "pods_range": "p", "services_range": "s"}
     }
 
 
 def test_an_account_made_by_others_needs_no_bootstrap() -> None:
-    text = SMALL.replace("{bucket: my-automation}", "{bucket: my-automation, create: false, serviceAccount: robot-one}")
+    text = BARE.replace("{bucket: my-automation}", "{bucket: my-automation, create: false, serviceAccount: robot-one}")
     found = stages(environment(text))
     assert [stage.name for stage in found] == ["1-base", "2-cluster"]
     assert found[0].variables["bootstrap"] == {"service_account": "robot-one@my-project.iam.gserviceaccount.com"}
 
 
 def test_services_and_roles_follow_from_what_is_asked_for() -> None:
-    plain = variables(SMALL, "0-bootstrap")["automation"]
-    tested = variables(SMALL + "  loadMetrics: {}\n", "0-bootstrap")["automation"]
+    plain = variables(BARE, "0-bootstrap")["automation"]
+    tested = variables(BARE + "  loadMetrics: {}\n", "0-bootstrap")["automation"]
     assert set(tested["services"]) - set(plain["services"]) == {"bigquery.googleapis.com", "pubsub.googleapis.com"}
     assert set(tested["roles"]) - set(plain["roles"]) == {"roles/bigquery.admin", "roles/pubsub.editor"}
     assert not {"roles/owner", "roles/editor"} & set(tested["roles"])
 
 
 def test_nodes_that_cannot_be_spread_evenly_are_refused() -> None:
-    text = SMALL.replace("[us-central2-b]", "[us-central2-b, us-central2-c]") + "  pools: {cpu: {main: {nodes: 3}}}\n"
+    text = BARE.replace("[us-central2-b]", "[us-central2-b, us-central2-c]") + "  pools: {cpu: {main: {nodes: 3}}}\n"
     with pytest.raises(InvalidDocument, match="3 nodes cannot be spread evenly over 2 zones"):
         stages(environment(text))
 
 
 def test_an_unknown_type_is_refused_with_the_closest() -> None:
     with pytest.raises(SliceworksError) as caught:
-        stages(environment(SMALL + "  pools: {tpu: {slice: {type: v4-33}}}\n"))
+        stages(environment(BARE + "  pools: {tpu: {slice: {type: v4-33}}}\n"))
     assert "v4-32" in caught.value.hint
 
 
@@ -136,7 +128,7 @@ def test_an_unknown_type_is_refused_with_the_closest() -> None:
     ],
 )
 def test_what_is_wrong_with_an_environment_is_said_in_words(line: str, says: str) -> None:
-    text = SMALL.replace("  zones: [us-central2-b]\n", "") if line.startswith("  zones") else SMALL
+    text = BARE.replace("  zones: [us-central2-b]\n", "") if line.startswith("  zones") else BARE
     [document] = load_all(text + line, "environment.yaml")
     found = [str(problem) for problem in documents.check(document)[1]]
     assert any(says in each for each in found), found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,9 +16,6 @@ from sliceworks.kube.well_known import NODE
 from sliceworks.rehearsal import documents, homes, injection
 from sliceworks.rehearsal.rehearse import Rehearsal, rehearse
 from sliceworks.rehearsal.scenarios import Step, numbered, plan
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "scenarios" / "host-failure"
 HEAD = "apiVersion: sliceworks.dev/v1alpha1\nkind: Scenario\nmetadata: {name: day}\nspec:\n  duration: 1h\n  events:\n"
@@ -131,14 +127,6 @@ def test_two_scenarios_are_one_too_many(tmp_path: Path) -> None:
 
 def test_numbers_go_everywhere() -> None:
     assert numbered({"a": ["x-{n}", 3, {"b": "{n}{n}"}]}, 7) == {"a": ["x-7", 3, {"b": "77"}]}
-
-
-@pytest.fixture
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
-    yield
-    for home in homes.all_homes():
-        main.run(["twin", "stop", "--name", home.name, "--quiet"])
 
 
 @pytest.mark.usefixtures("own_home")

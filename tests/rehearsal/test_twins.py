@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,16 +21,7 @@ from sliceworks.base import clock
 from sliceworks.cli import main
 from sliceworks.rehearsal import homes, twins
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
-    yield
-    for home in homes.all_homes():
-        main.run(["twin", "stop", "--name", home.name, "--quiet"])
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def status(capsys: pytest.CaptureFixture[str], name: str = "default") -> dict[str, Any]:

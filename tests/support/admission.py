@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from sliceworks.base.errors import Forbidden
 from sliceworks.twin.admission.context import Admission
 from sliceworks.twin.admission.plugins import admit, validate
 from sliceworks.twin.auth.identity import User
@@ -42,6 +45,12 @@ class Around:
         admit(ctx, obj, None)
         validate(ctx, obj, None)
         return ctx
+
+    def refusal(self, obj: Obj, resource: str = "/pods") -> str:
+        """What somebody is told who may not create an object."""
+        with pytest.raises(Forbidden) as caught:
+            self.create(resource, obj)
+        return caught.value.message
 
     def update(self, resource: str, obj: Obj, old: Obj, *, namespace: str = "ns") -> Admission:
         ctx = self.write(resource, "UPDATE", namespace=namespace, name=obj["metadata"]["name"])

@@ -5,10 +5,14 @@ from __future__ import annotations
 import datetime
 import ipaddress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,14 @@ class KeyPair:
 
     certificate: bytes
     key: bytes
+
+
+def renew(folder: Path) -> bytes:
+    """A fresh pair as `tls.crt` and `tls.key` of a folder; returns its certificate."""
+    made = self_signed()
+    (folder / "tls.crt").write_bytes(made.certificate)
+    (folder / "tls.key").write_bytes(made.key)
+    return made.certificate
 
 
 def self_signed(name: str = "localhost", address: str = "127.0.0.1") -> KeyPair:

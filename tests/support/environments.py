@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("saxml", "self-service", "training", "triton")
-SMALL = """apiVersion: sliceworks.dev/v1alpha1
+BARE = """apiVersion: sliceworks.dev/v1alpha1
 kind: Environment
 metadata: {name: small}
 spec:
@@ -32,8 +32,9 @@ spec:
   region: us-central2
   zones: [us-central2-b]
   automation: {bucket: my-automation}
-  pools: {cpu: {cpu: {nodes: 1}}, tpu: {slice: {type: v4-16}}}
 """
+"""The least that an Environment says."""
+SMALL = f"{BARE}  pools: {{cpu: {{cpu: {{nodes: 1}}}}, tpu: {{slice: {{type: v4-16}}}}}}\n"
 
 
 def small(more: str = "") -> Environment:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 import pytest
-from tests.support.certificates import self_signed
+from tests.support.certificates import renew, self_signed
 from tests.support.gateways import Client, document, gateway, until
 
 from sliceworks.base import clock, yamls
@@ -238,12 +238,6 @@ def test_the_port_asks_for_certificates_and_shows_a_renewed_one(tmp_path: Path) 
     client = self_signed("client")
     (tmp_path / "clients.crt").write_bytes(client.certificate)
 
-    def renew() -> bytes:
-        made = self_signed()
-        (tmp_path / "tls.crt").write_bytes(made.certificate)
-        (tmp_path / "tls.key").write_bytes(made.key)
-        return made.certificate
-
     async def says(port: int | None, trusted: bytes, shown: KeyPair | None) -> bytes:
         pair = (shown.key, shown.certificate) if shown is not None else (None, None)
         credentials = grpc.ssl_channel_credentials(trusted, *pair)
@@ -252,7 +246,7 @@ def test_the_port_asks_for_certificates_and_shows_a_renewed_one(tmp_path: Path) 
             return bytes(await live(b"", timeout=5))
 
     async def main() -> None:
-        first = renew()
+        first = renew(tmp_path)
         file = tmp_path / "gateway.yaml"
         tls = {
             "certificate": str(tmp_path / "tls.crt"),
@@ -272,7 +266,7 @@ def test_the_port_asks_for_certificates_and_shows_a_renewed_one(tmp_path: Path) 
             with pytest.raises(ssl.SSLError):
                 await _over_http(gate.port, first, None)
             assert await _over_http(gate.port, first, (tmp_path, client)) == 200
-            second = renew()
+            second = renew(tmp_path)
             await gate.program.reload()
             assert await says(gate.grpc, second, client) == b"\x08\x01"
             with pytest.raises(grpc.aio.AioRpcError):

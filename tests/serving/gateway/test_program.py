@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
-from tests.support.certificates import self_signed
+from tests.support.certificates import renew
 from tests.support.gateways import Client, ask, chat, document, gateway, raw_upstream, read_request, until, upstream
 
 from sliceworks.base import clock, yamls
@@ -149,12 +149,6 @@ def test_the_file_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_tls_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
 
-    def renew() -> bytes:
-        made = self_signed()
-        (tmp_path / "tls.crt").write_bytes(made.certificate)
-        (tmp_path / "tls.key").write_bytes(made.key)
-        return made.certificate
-
     async def trusting(certificate: bytes, port: int) -> int:
         context = ssl.create_default_context(cadata=certificate.decode())
         async with await Client.open(port, ssl=context, server_hostname="localhost") as client:
@@ -165,7 +159,7 @@ def test_tls_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with upstream() as one:
-            first = renew()
+            first = renew(tmp_path)
             tls = {"certificate": str(tmp_path / "tls.crt"), "key": str(tmp_path / "tls.key")}
             write(file, {"models": [model(one.url)], "listen": {"port": 0, "tls": tls}})
             async with gateway(read_document(file).spec, file) as gate:
@@ -174,7 +168,7 @@ def test_tls_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
                 assert await reaching.whole(near, "GET", "/v1/models")  # as through an API server, which does not look either
                 with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
                     await reaching.whole(reaching.Direct(near.place), "GET", "/v1/models")
-                second = renew()
+                second = renew(tmp_path)
                 await gate.program.reload()
                 assert await trusting(second, gate.port) == 200
                 with pytest.raises(ssl.SSLCertVerificationError):

@@ -16,12 +16,6 @@ def around() -> Around:
     return Around()
 
 
-def refusal(around: Around, obj: dict[str, Any], resource: str = "/pods") -> str:
-    with pytest.raises(Forbidden) as caught:
-        around.create(resource, obj)
-    return caught.value.message
-
-
 def test_a_namespace_must_be_there(around: Around) -> None:
     with pytest.raises(NotFound) as caught:
         around.create("/configmaps", {"metadata": {"name": "a"}}, namespace="nons")
@@ -108,14 +102,14 @@ def test_an_account_may_limit_the_secrets_of_its_pods(around: Around) -> None:
     metadata = {"annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}
     around.add("/serviceaccounts", "ns", "strict", metadata=metadata, secrets=[{"name": "ok"}])
     around.create("/pods", pod(serviceAccountName="strict", volumes=[{"name": "v", "secret": {"secretName": "ok"}}]))
-    assert refusal(around, pod(serviceAccountName="strict", volumes=[{"name": "v", "secret": {"secretName": "no"}}])) == (
+    assert around.refusal(pod(serviceAccountName="strict", volumes=[{"name": "v", "secret": {"secretName": "no"}}])) == (
         'pods "p" is forbidden: volume with secret.secretName="no" is not allowed because service account strict '
         "does not reference that secret"
     )
 
 
 def test_an_absent_account_is_refused(around: Around) -> None:
-    assert refusal(around, pod("a", serviceAccountName="nope")) == (
+    assert around.refusal(pod("a", serviceAccountName="nope")) == (
         'pods "a" is forbidden: error looking up service account ns/nope: serviceaccount "nope" not found'
     )
 
@@ -125,12 +119,12 @@ def test_priority_comes_from_the_class(around: Around) -> None:
     made = pod(priorityClassName="high")
     around.create("/pods", made)
     assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (1000, "Never")
-    assert refusal(around, pod("a", priorityClassName="nope")) == 'pods "a" is forbidden: no PriorityClass with name nope was found'
+    assert around.refusal(pod("a", priorityClassName="nope")) == 'pods "a" is forbidden: no PriorityClass with name nope was found'
     computed = "must not be provided in pod spec; priority admission controller computed"
-    assert refusal(around, pod("a", priority=5)) == (
+    assert around.refusal(pod("a", priority=5)) == (
         f'pods "a" is forbidden: the integer value of priority (5) {computed} 0 from the given PriorityClass name'
     )
-    assert refusal(around, pod("a", preemptionPolicy="Never")) == (
+    assert around.refusal(pod("a", preemptionPolicy="Never")) == (
         f'pods "a" is forbidden: the string value of PreemptionPolicy (Never) {computed} PreemptLowerPriority '
         "from the given PriorityClass name"
     )
@@ -142,7 +136,7 @@ def test_the_lowest_default_class_counts_and_there_is_only_one(around: Around) -
     around.create("/pods", made)
     assert (made["spec"]["priorityClassName"], made["spec"]["priority"]) == ("one", 7)
     second = {"metadata": {"name": "two"}, "value": 3, "globalDefault": True}
-    assert refusal(around, second, "scheduling.k8s.io/priorityclasses") == (
+    assert around.refusal(second, "scheduling.k8s.io/priorityclasses") == (
         'priorityclasses.scheduling.k8s.io "two" is forbidden: PriorityClass one is already marked as default. '
         "Only one default can exist"
     )
@@ -160,7 +154,7 @@ def test_an_update_keeps_the_computed_priority(around: Around) -> None:
 def test_a_name_that_is_only_generated_later_is_shown_as_its_prefix(around: Around) -> None:
     made = pod("job-abcde", priorityClassName="nope")
     made["metadata"]["generateName"] = "job-"
-    assert refusal(around, made).startswith('pods "job-" is forbidden')
+    assert around.refusal(made).startswith('pods "job-" is forbidden')
 
 
 def test_tolerations_of_the_pod_stand(around: Around) -> None:
@@ -181,11 +175,11 @@ def test_runtime_class(around: Around) -> None:
     assert made["spec"]["overhead"] == {"cpu": "250m"}
     assert made["spec"]["nodeSelector"] == {"a": "b"}
     assert {"key": "gvisor"} in made["spec"]["tolerations"]
-    assert refusal(around, pod(runtimeClassName="no")) == 'pods "p" is forbidden: pod rejected: RuntimeClass "no" not found'
-    assert refusal(around, pod(overhead={"cpu": "1"})).endswith(
+    assert around.refusal(pod(runtimeClassName="no")) == 'pods "p" is forbidden: pod rejected: RuntimeClass "no" not found'
+    assert around.refusal(pod(overhead={"cpu": "1"})).endswith(
         "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
     )
-    assert refusal(around, pod(runtimeClassName="gvisor", nodeSelector={"a": "c"})).endswith(
+    assert around.refusal(pod(runtimeClassName="gvisor", nodeSelector={"a": "c"})).endswith(
         "conflict: runtimeClass.scheduling.nodeSelector[a] = b; pod.spec.nodeSelector[a] = c"
     )
 

@@ -8,7 +8,6 @@ import pytest
 from tests.support.admission import Around, pod
 
 from sliceworks.base import clock
-from sliceworks.base.errors import Forbidden
 from sliceworks.twin.admission import pod_resources, usage
 from sliceworks.twin.admission.known import Known
 from sliceworks.twin.store.store import Store
@@ -45,12 +44,6 @@ def two(resources: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def refusal(around: Around, obj: dict[str, Any], resource: str = "/pods") -> str:
-    with pytest.raises(Forbidden) as caught:
-        around.create(resource, obj)
-    return caught.value.message
-
-
 def test_defaults_are_filled_in_and_noted(limited: Around) -> None:
     made = two({})
     limited.create("/pods", made)
@@ -65,18 +58,18 @@ def test_defaults_are_filled_in_and_noted(limited: Around) -> None:
 
 
 def test_limits_are_enforced_in_kubernetes_words(limited: Around) -> None:
-    assert refusal(limited, two({"limits": {"cpu": "4"}, "requests": {"cpu": "100m", "memory": "1Mi"}})) == (
+    assert limited.refusal(two({"limits": {"cpu": "4"}, "requests": {"cpu": "100m", "memory": "1Mi"}})) == (
         'pods "zz" is forbidden: [minimum memory usage per Container is 100Mi, but request is 1Mi, '
         "maximum cpu usage per Container is 2, but limit is 4, "
         "cpu max limit to request ratio per Container is 3, but provided ratio is 40.000000, "
         "maximum cpu usage per Pod is 3, but limit is 8]"
     )
-    assert refusal(limited, two({"limits": {"cpu": "2"}})) == (
+    assert limited.refusal(two({"limits": {"cpu": "2"}})) == (
         'pods "zz" is forbidden: [cpu max limit to request ratio per Container is 3, but provided ratio is 4.000000, '
         "maximum cpu usage per Pod is 3, but limit is 4]"
     )
     claim = {"metadata": {"name": "c"}, "spec": {"resources": {"requests": {"storage": "0.1Gi"}}}}
-    assert refusal(limited, claim, "/persistentvolumeclaims") == (
+    assert limited.refusal(claim, "/persistentvolumeclaims") == (
         'persistentvolumeclaims "c" is forbidden: minimum storage usage per PersistentVolumeClaim is 1Gi, '
         "but request is 107374182400m"
     )
@@ -93,7 +86,7 @@ def test_counts(around: Around) -> None:
         {"pods": "2", "count/pods": "9", "count/deployments.apps": "1"},
         {"pods": "2", "count/pods": "2", "count/deployments.apps": "0"},
     )
-    assert refusal(around, pod()) == 'pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2'
+    assert around.refusal(pod()) == 'pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2'
     made = around.create("apps/deployments", {"metadata": {"name": "d"}})
     assert [charge.used for charge in made.charges] == [{"pods": "2", "count/pods": "2", "count/deployments.apps": "1"}]
     assert not around.create("/configmaps", {"metadata": {"name": "c"}}).charges
@@ -110,18 +103,16 @@ def test_compute_and_extended_resources(around: Around) -> None:
     (charge,) = around.create("/pods", fits).charges
     assert charge == ("ns", "q", {"requests.cpu": "1500m", "limits.memory": "1536Mi", _TPU: "8"})
     over = pod(resources={"requests": {"cpu": "3", "google.com/tpu": "8"}, "limits": {"memory": "1Gi"}})
-    assert refusal(around, over) == (
+    assert around.refusal(over) == (
         'pods "p" is forbidden: exceeded quota: q, requested: requests.cpu=3,requests.google.com/tpu=8, '
         "used: requests.cpu=500m,requests.google.com/tpu=4, limited: requests.cpu=2,requests.google.com/tpu=8"
     )
-    assert (
-        refusal(around, pod()) == 'pods "p" is forbidden: failed quota: q: must specify limits.memory for: a; requests.cpu for: a'
-    )
+    assert around.refusal(pod()) == 'pods "p" is forbidden: failed quota: q: must specify limits.memory for: a; requests.cpu for: a'
 
 
 def test_usage_must_be_known(around: Around) -> None:
     quota(around, {"pods": "2"}, {})
-    assert refusal(around, pod()) == 'pods "p" is forbidden: status unknown for quota: q, resources: pods'
+    assert around.refusal(pod()) == 'pods "p" is forbidden: status unknown for quota: q, resources: pods'
 
 
 def test_scopes(around: Around) -> None:
@@ -131,9 +122,9 @@ def test_scopes(around: Around) -> None:
     quota(around, {"pods": "0"}, name="class", scopeSelector=selector)
     around.add("scheduling.k8s.io/priorityclasses", "", "high", value=1)
     asking = {"requests": {"cpu": "1"}}
-    assert "exceeded quota: best" in refusal(around, pod())
-    assert "exceeded quota: short" in refusal(around, pod(resources=asking, activeDeadlineSeconds=5))
-    assert "exceeded quota: class" in refusal(around, pod(resources=asking, priorityClassName="high"))
+    assert "exceeded quota: best" in around.refusal(pod())
+    assert "exceeded quota: short" in around.refusal(pod(resources=asking, activeDeadlineSeconds=5))
+    assert "exceeded quota: class" in around.refusal(pod(resources=asking, priorityClassName="high"))
     assert not around.create("/pods", pod(resources=asking)).charges
 
 
