@@ -77,6 +77,7 @@ def test_a_pod_that_goes_while_it_clears_up_takes_its_names_along(tmp_path: Path
             if not folder.exists():
                 break
             await clock.sleep(0.02)
+        monkeypatch.undo()
         await client.create(_named("w-1", "print('here')"))
         await until(client, "w-1", ended)
         assert (await client.logs("w-1", "default")).split() == ["here"]
