@@ -1,14 +1,26 @@
-"""What is asked of vLLM: flags that it has, time to finish, and no variables that it takes for its own."""
+"""What is asked of vLLM: flags that it has, time to finish, and no variables that it takes for its own.
+
+What a real one has and says was recorded by `tests/heavy/test_vllm.py`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
+from tests.support import goldens
+from tests.support.gateways import ask, document, gateway, raw_upstream, read_request, upstream
 from tests.support.model_services import service
+from tests.support.vllm_answers import ASKED
 
-from sliceworks.serving import checks
+from sliceworks.base import clock
+from sliceworks.console.views import latencies
+from sliceworks.serving import checks, vllm
 from sliceworks.serving.compile import manifests
+
+if TYPE_CHECKING:
+    import asyncio
 
 MODEL = "vllm: {{model: {{name: a, source: a/b}}, quantization: {method}}}, accelerator: {{type: {on}}}"
 
@@ -42,3 +54,140 @@ def test_a_quantization_that_it_has_not_on_tpus_is_refused(method: str) -> None:
     [finding] = checks.check(service("vllm", MODEL.format(method=method, on="v6e-1")))
     assert finding.problem == f"vLLM has no {method} on TPUs"
     assert finding.remedy == "it has fp8 and awq there"
+
+
+ALL_FIELDS = (
+    "model: {name: a, source: 'gs://b/a'}, dtype: bfloat16, quantization: fp8, maxModelLen: 9, maxNumSeqs: 9, cache: cached"
+)
+
+
+@pytest.mark.parametrize("kind", ["l4-1", "v6e-1"])
+def test_it_has_every_flag_that_it_is_given(kind: str) -> None:
+    [container] = pod(f"vllm: {{{ALL_FIELDS}}}, accelerator: {{type: {kind}}}")["containers"]
+    given = {each.partition("=")[0] for each in container["args"]}
+    assert len(given) > 10
+    assert given <= set(goldens.recorded("vllm", "flags"))
+
+
+def test_it_has_every_quantization_that_it_is_told_of() -> None:
+    told = {name for kind in vllm.QUANTIZATIONS.values() for name in kind.values()}
+    assert told <= set(goldens.recorded("vllm", "quantizations"))
+
+
+def test_the_image_is_of_the_version_that_was_asked() -> None:
+    images = {image.partition(":")[2] for image in vllm.IMAGES.values()}
+    assert images == {f"v{goldens.recorded('vllm', 'version')}"}
+
+
+def test_numbers_that_are_called_as_vllms_are_of_its_kind() -> None:
+    known = goldens.recorded("vllm", "numbers")
+    assert known[vllm.METRIC] == "gauge"
+    assert known[latencies.WHOLE] == known[latencies.FIRST] == "histogram"
+
+    async def main() -> None:
+        async with gateway(document("http://127.0.0.1:1")) as ours:
+            lines = [line.split() for line in (await ours.numbers()).splitlines() if line.startswith("# TYPE vllm:")]
+        assert len(lines) > 6
+        assert {name: kind for _, _, name, kind in lines} == {name: known.get(name) for _, _, name, _ in lines}
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize(
+    ("case", "tokens"), [("chat in events", 5), ("text in events", 5), ("chat in events with usage", 5), ("several answers", 10)]
+)
+def test_the_gateway_counts_the_tokens_of_its_answers(case: str, tokens: int) -> None:
+    path, body = ASKED[case]
+    recorded = goldens.recorded("vllm", case)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_request(reader)
+            text = recorded["text"].encode() if head.startswith(b"POST") else b""
+            kind = recorded["type"] if text else "application/json"
+            writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(text)}\r\n\r\n".encode() + text)
+
+    async def main() -> None:
+        async with raw_upstream(answer) as url, gateway(document(url, kind="openai")) as ours:
+            got = await ours.ask("POST", path, {**body, "model": "m"})
+            assert got.body.decode() == recorded["text"]
+            assert f'vllm:generation_tokens_total{{model_name="m"}} {tokens}\n' in await ours.numbers()
+
+    clock.run(main())
+
+
+ALIKE = (
+    "chat",
+    "text",
+    "several texts",
+    "several answers",
+    "no answers",
+    "no messages",
+    "messages left out",
+    "tokens that are no number",
+)
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_the_echo_model_answers_in_its_form(case: str) -> None:
+    path, body = ASKED[case]
+    recorded = goldens.recorded("vllm", case)
+    real = orjson.loads(recorded["text"])
+
+    async def main() -> None:
+        async with upstream(models=("tiny",)) as echo:
+            got = await ask(echo.port, "POST", path, body)
+        assert got.status == recorded["status"]
+        assert shape(got.json, real) == shape(real, got.json)
+
+    clock.run(main())
+
+
+def shape(told: Any, other: Any) -> Any:
+    """Which fields two answers have in common, and what kinds of values, where neither has nothing."""
+    if isinstance(told, dict) and isinstance(other, dict):
+        shared = [name for name in sorted(told) if told[name] is not None and other.get(name) is not None and name != "code"]
+        assert shared
+        return {name: shape(told[name], other[name]) for name in shared}
+    if isinstance(told, list) and isinstance(other, list):
+        return [shape(*both) for both in zip(told, other, strict=True)]
+    return type(told).__name__
+
+
+@pytest.mark.parametrize("case", ["chat in events with usage", "text in events"])
+def test_the_echo_model_speaks_in_events_that_read_the_same(case: str) -> None:
+    path, body = ASKED[case]
+
+    async def main() -> None:
+        async with upstream(models=("tiny",)) as echo:
+            ours = read((await ask(echo.port, "POST", path, body)).body.decode())
+        theirs = read(goldens.recorded("vllm", case)["text"])
+        assert {name: len(value) for name, value in ours.items()} == {name: len(value) for name, value in theirs.items()}
+        assert ours["why"] == theirs["why"] == ["length"]
+
+    clock.run(main())
+
+
+def read(stream: str) -> dict[str, list[Any]]:
+    """What a client makes of a stream."""
+    lines = [line.removeprefix("data: ") for line in stream.split("\n\n") if line]
+    assert lines.pop() == "[DONE]"
+    events = [orjson.loads(line) for line in lines]
+    choices = [choice for event in events for choice in event["choices"]]
+    deltas = [choice.get("delta", choice) for choice in choices]
+    return {
+        "roles": [delta["role"] for delta in deltas if "role" in delta],
+        "said": [text for delta in deltas if (text := delta.get("content") or delta.get("text"))],
+        "why": [choice["finish_reason"] for choice in choices if choice["finish_reason"]],
+        "usage": [event["usage"] for event in events if event.get("usage")],
+    }
+
+
+def test_the_echo_model_ends_at_what_it_is_told_to_end_at() -> None:
+    async def main() -> None:
+        async with upstream() as echo:
+            asked = {"model": "m", "prompt": "one two three", "stop": [" tw"], "stream": True, "n": 2}
+            told = read((await ask(echo.port, "POST", "/v1/completions", asked)).body.decode())
+            assert (told["said"], told["why"]) == (["one", "one"], ["stop", "stop"])
+
+    clock.run(main())

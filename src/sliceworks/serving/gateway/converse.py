@@ -155,7 +155,7 @@ class _Talk:
         call.told = (usage["prompt_tokens"], usage["completion_tokens"])
         why = "stop" if self._stops.met else why_ended(self._heard, self._most)
         if not stream:
-            call.reply.send(200, [JSON, *call.told_back()], form.whole("".join(said), usage, why))
+            call.reply.send(200, [JSON, *call.told_back()], form.whole([form.choice("".join(said), why)], usage))
             return
         wanted = self._data.get("stream_options")
         told = isinstance(wanted, dict) and wanted.get("include_usage") is True

@@ -17,14 +17,15 @@ def why_ended(said: int, most: int | None) -> str:
 
 
 class Form:
-    """How answers are written."""
+    """How answers are written. Of several to one request each has its `index`."""
 
-    def __init__(self, name: str, model: str, *, chat: bool) -> None:
+    def __init__(self, name: str, model: str, *, chat: bool, index: int = 0) -> None:
         self._chat = chat
+        self._index = index
         kind = "chat.completion" if chat else "text_completion"
         self._base = {"id": name, "object": kind, "created": int(clock.now().timestamp()), "model": model}
         streamed = {**self._base, "object": f"{kind}.chunk" if chat else kind}
-        opening = {"index": 0, "delta": {"content": "@"}} if chat else {"index": 0, "text": "@"}
+        opening = {"index": index, **({"delta": {"content": "@"}} if chat else {"text": "@"})}
         # All pieces are alike but for one word: what stands before and after it is written once.
         whole = orjson.dumps({**streamed, "choices": [{**opening, "logprobs": None, "finish_reason": None}]})
         self._before, self._after = (b"data: " + whole + b"\n\n").split(b'"@"')
@@ -37,7 +38,7 @@ class Form:
             return self._before + orjson.dumps(word) + self._after
         self._opened = True
         delta = {"role": "assistant", "content": word}
-        return self.event([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}])
+        return self.event([{"index": self._index, "delta": delta, "logprobs": None, "finish_reason": None}])
 
     def event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> bytes:
         """Any event."""
@@ -45,11 +46,14 @@ class Form:
 
     def stop(self, reason: str) -> bytes:
         """The event that says why the answer ends."""
-        choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "logprobs": None}
+        choice: dict[str, Any] = {"index": self._index, "finish_reason": reason, "logprobs": None}
         return self.event([{**choice, "delta": {}} if self._chat else {**choice, "text": ""}])
 
-    def whole(self, text: str, usage: dict[str, int], reason: str) -> bytes:
-        """The whole answer."""
+    def choice(self, text: str, reason: str) -> dict[str, Any]:
+        """A part of the whole answer."""
         said = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
-        choices = [{"index": 0, **said, "logprobs": None, "finish_reason": reason}]
+        return {"index": self._index, **said, "logprobs": None, "finish_reason": reason}
+
+    def whole(self, choices: list[dict[str, Any]], usage: dict[str, int]) -> bytes:
+        """The whole answer."""
         return orjson.dumps({**self._base, "choices": choices, "usage": usage})
