@@ -31,7 +31,7 @@ def render(seen: Seen) -> str:
         ("usd/hour", str(wanted.price or "unknown")),
         ("state", seen.standing.state),
     ]
-    parts = [(str(each), f"{each.ready}/{each.wanted}", _word(each)) for each in seen.standing.parts]
+    parts = [(str(each), f"{each.ready}/{each.wanted}", each.word) for each in seen.standing.parts]
     parts += [(name, "-", "missing") for name in seen.standing.missing]
     pages = [
         "".join(f"{name + ':':<11}{value}\n" for name, value in facts),
@@ -67,14 +67,6 @@ def data(seen: Seen) -> Object:
         "autoscalers": [asdict(each) for each in seen.scalings],
         "document": seen.record.document,
     }
-
-
-def _word(part: Any) -> str:
-    if part.failed:
-        return "failed"
-    if part.kind == "Job":
-        return "done" if part.done else "running"
-    return "ready" if part.done else "starting"
 
 
 def _endpoints(seen: Seen) -> Iterator[tuple[str, str, str]]:

@@ -35,6 +35,15 @@ class Part:
     def done(self) -> bool:
         return self.current and not self.failed and self.ready >= self.wanted
 
+    @property
+    def word(self) -> str:
+        """How it stands, in one word."""
+        if self.failed:
+            return "failed"
+        if self.kind == "Job":
+            return "done" if self.done else "running"
+        return "ready" if self.done else "starting"
+
     def __str__(self) -> str:
         return f"{self.kind.lower()}/{self.name}"
 

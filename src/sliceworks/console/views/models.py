@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
     from sliceworks.serving.cluster import Seen
     from sliceworks.serving.record import Record
-    from sliceworks.serving.standing import Part, Standing
+    from sliceworks.serving.standing import Standing
 
 Object = dict[str, Any]
 TONES = {
     "ready": "good",
     "starting": "wait",
+    "running": "wait",
     "degraded": "wait",
     "failed": "bad",
     "stopped": "idle",
@@ -121,7 +122,7 @@ def service(record: Record, stands: Standing) -> Service:
 def details(seen: Seen) -> Details:
     """A service with its parts."""
     record, stands = seen.record, seen.standing
-    parts = [Piece(str(each), f"{each.ready} of {each.wanted}", _word(each)) for each in stands.parts]
+    parts = [Piece(str(each), f"{each.ready} of {each.wanted}", each.word) for each in stands.parts]
     parts += [Piece(name, "–", "missing") for name in stands.missing]
     return Details(
         service(record, stands),
@@ -142,14 +143,6 @@ def _shut(record: Record, stands: Standing) -> str:
     if not any(each.ready for each in stands.servers):
         return "No server of it is ready yet."
     return ""
-
-
-def _word(part: Part) -> str:
-    if part.failed:
-        return "failed"
-    if part.kind == "Job":
-        return "done" if part.done else "starting"
-    return "ready" if part.done else "starting"
 
 
 def _addresses(found: Iterable[Object]) -> Iterator[Address]:
