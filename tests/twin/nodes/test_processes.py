@@ -71,7 +71,7 @@ def test_exit_codes(tmp_path: Path) -> None:
 def test_a_container_that_fails_leaves_its_last_words_where_it_wants_to(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         speaks = ("sh", "-c", "seq 3000; echo no such flag; exit $0")
-        policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+        policy: dict[str, Any] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
         await client.create(pod("tells", *speaks, "2", **policy))
         await client.create(pod("well", *speaks, "0", **policy))
         await client.create(pod("quiet", *speaks, "2"))
