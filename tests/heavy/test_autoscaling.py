@@ -91,8 +91,7 @@ class Real:
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
-    controllers = (*CONTROLLERS, *WORKLOADS, "horizontal-pod-autoscaler-controller")
-    with ControlPlane(tmp_path_factory.mktemp("plane"), controllers=controllers, flags=QUICK) as plane:
+    with ControlPlane(tmp_path_factory.mktemp("plane"), controllers=(*CONTROLLERS, *WORKLOADS), flags=QUICK) as plane:
         api, monitoring = Api(plane.url, plane.authority, plane.token), Monitoring()
         adapter = Adapter(api, plane.certificates, monitoring)
         try:

@@ -39,6 +39,7 @@ WORKLOADS = (
     "disruption-controller",
     "endpoints-controller",
     "endpointslice-controller",
+    "horizontal-pod-autoscaler-controller",
     "job-controller",
     "node-lifecycle-controller",
     "pod-garbage-collector-controller",

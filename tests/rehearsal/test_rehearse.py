@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,9 @@ def test_how_objects_stand() -> None:
     quota = {"kind": "ResourceQuota", "spec": {"hard": {"pods": "4", "requests.cpu": "2"}}, "status": {"used": {"pods": "1"}}}
     assert standing(quota) == "pods 1/4, cpu 0/2"
     assert standing({"kind": "PodDisruptionBudget", "status": {"disruptionsAllowed": 2}}) == "2 may go"
-    assert (
-        standing({"kind": "HorizontalPodAutoscaler", "spec": {"minReplicas": 2, "maxReplicas": 6}})
-        == "2 to 6; a twin does not scale"
-    )
+    autoscaler: dict[str, Any] = {"kind": "HorizontalPodAutoscaler", "spec": {"minReplicas": 2, "maxReplicas": 6}}
+    assert standing(autoscaler) == "0 of 2 to 6"
+    unmeasured = {"type": "ScalingActive", "status": "False", "reason": "FailedGetPodsMetric"}
+    unlimited = {"type": "ScalingLimited", "status": "False", "reason": "DesiredWithinRange"}
+    autoscaler["status"] = {"currentReplicas": 2, "conditions": [unmeasured, unlimited]}
+    assert standing(autoscaler) == "2 of 2 to 6, FailedGetPodsMetric"

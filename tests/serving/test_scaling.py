@@ -27,7 +27,7 @@ def active(status: str, reason: str, message: str = "") -> list[Object]:
 
 def test_without_a_controller() -> None:
     assert scaling(autoscaler("densenet", desiredReplicas=0, currentMetrics=None)) == Scaling(
-        "densenet", "1–3", "no controller has looked at it"
+        "densenet", "1–3", "no controller has looked at it yet"
     )
 
 

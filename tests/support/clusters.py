@@ -52,10 +52,12 @@ class RealCluster:
 
     name = "real"
 
-    def __init__(self, folder: Path, *, workloads: bool = False) -> None:
+    def __init__(self, folder: Path, *, workloads: bool = False, flags: tuple[str, ...] = ()) -> None:
+        """`flags` are further ones of the controller manager."""
         from tests.real.control_plane import CONTROLLERS, WORKLOADS, ControlPlane
 
-        self.plane: ControlPlane = ControlPlane(folder, controllers=CONTROLLERS + (WORKLOADS if workloads else ()))
+        controllers = CONTROLLERS + (WORKLOADS if workloads else ())
+        self.plane: ControlPlane = ControlPlane(folder, controllers=controllers, flags=flags)
         if workloads:
             self.plane.start_scheduler()
         self.url, self.authority = self.plane.url, self.plane.authority
@@ -81,9 +83,9 @@ class TwinCluster:
 
     name = "twin"
 
-    def __init__(self, folder: Path, *, memory: bool = True, workloads: bool = False) -> None:
+    def __init__(self, folder: Path, *, memory: bool = True, workloads: bool = False, options: tuple[str, ...] = ()) -> None:
         self.folder, self._port = folder, free_port()
-        self._options = (*(("--memory",) if memory else ()), *(() if workloads else ("--no-workloads",)))
+        self._options = (*(("--memory",) if memory else ()), *(() if workloads else ("--no-workloads",)), *options)
         self.url = f"https://127.0.0.1:{self._port}"
         self.process = Process("twin", self._command(), folder / "twin.log", env={**os.environ, "SLICEWORKS_HOME": str(folder)})
         self._wait()

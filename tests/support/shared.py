@@ -9,6 +9,9 @@ from tests.support.clusters import Cluster, RealCluster, TwinCluster
 if TYPE_CHECKING:
     import pytest
 
+_HURRIED = ("--horizontal-pod-autoscaler-sync-period=1s", "--kube-api-qps=500", "--kube-api-burst=500")
+"""Who says so much needs more requests as well, or its events come minutes later."""
+
 
 class Shared:
     """`kind` is `twin` or `real`, `name` what files that share a cluster agree on."""
@@ -24,13 +27,17 @@ class Shared:
         for key in list(self._running):
             self.stop(*key)
 
-    def get(self, kind: str, name: str, *, podless: bool = False) -> Cluster:
+    def get(self, kind: str, name: str, *, podless: bool = False, hurried: bool = False) -> Cluster:
         """The cluster of this name."""
         if (kind, name) not in self._running:
-            folder = self._folders.mktemp(f"{kind}-workloads")
-            twin = kind == "twin"
-            self._running[kind, name] = TwinCluster(folder, workloads=True) if twin else RealCluster(folder, workloads=not podless)
+            self._running[kind, name] = self._started(kind, podless, hurried)
         return self._running[kind, name]
+
+    def _started(self, kind: str, podless: bool, hurried: bool) -> Cluster:
+        folder = self._folders.mktemp(f"{kind}-workloads")
+        if kind == "twin":
+            return TwinCluster(folder, workloads=True, options=("--speed", "15") if hurried else ())
+        return RealCluster(folder, workloads=not podless, flags=_HURRIED if hurried else ())
 
     def stop(self, kind: str, name: str) -> None:
         """End it."""

@@ -29,6 +29,7 @@ _PATHS = {
     "ControllerRevision": "/apis/apps/v1",
     "EndpointSlice": "/apis/discovery.k8s.io/v1",
     "PodDisruptionBudget": "/apis/policy/v1",
+    "HorizontalPodAutoscaler": "/apis/autoscaling/v2",
 }
 
 

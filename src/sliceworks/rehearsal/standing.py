@@ -45,8 +45,14 @@ def _node(_spec: Object, status: Object) -> str:
     return "Ready" if "Ready" in held_conditions({"status": status}) else "NotReady"
 
 
-def _autoscaler(spec: Object, _status: Object) -> str:
-    return f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')}; a twin does not scale"
+def _autoscaler(spec: Object, status: Object) -> str:
+    limits = f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')}"
+    hindered = [str(each.get("reason")) for each in status.get("conditions") or () if _hinders(each)]
+    return ", ".join([f"{status.get('currentReplicas') or 0} of {limits}", *hindered])
+
+
+def _hinders(condition: Object) -> bool:
+    return condition.get("type") in {"AbleToScale", "ScalingActive"} and condition.get("status") == "False"
 
 
 def _budget(_spec: Object, status: Object) -> str:

@@ -26,13 +26,13 @@ class Scaling:
 
 
 def scaling(autoscaler: Object) -> Scaling:
-    """How one stands. Where no controller works, as on a twin, it says nothing of itself."""
+    """How one stands. Until the controller comes by, which takes it 15 seconds, it says nothing of itself."""
     spec, name = autoscaler["spec"], autoscaler["metadata"]["name"]
     now = (autoscaler.get("status") or {}).get("currentReplicas") or 0
     active = condition(autoscaler, "ScalingActive") or condition(autoscaler, "AbleToScale")
     limits = f"{spec.get('minReplicas', 1)}–{spec['maxReplicas']}"
     if not active:
-        return Scaling(name, limits, "no controller has looked at it")
+        return Scaling(name, limits, "no controller has looked at it yet")
     replicas = f"{now} of {limits}"
     if active.get("reason") == "ScalingDisabled":
         return Scaling(name, replicas, "off: there are no replicas")

@@ -31,10 +31,12 @@ def cluster(request: pytest.FixtureRequest, shared: Shared) -> Iterator[Cluster]
     """One cluster of each kind for each file: nodes and queues belong to the whole cluster, and one file must not see another's.
 
     Files that do not mind each other say so by naming the same `CLUSTER`. One that says `PODLESS = True` needs no pods: on the real
-    control plane nobody makes them, which saves much time.
+    control plane nobody makes them, which saves much time. One that says `HURRIED = True` has autoscalers looked at every second:
+    the real controller is told so, and the twin's time runs as much faster.
     """
     name = getattr(request.module, "CLUSTER", "")
-    yield shared.get(request.param, name, podless=getattr(request.module, "PODLESS", False))
+    podless, hurried = (getattr(request.module, word, False) for word in ("PODLESS", "HURRIED"))
+    yield shared.get(request.param, name, podless=podless, hurried=hurried)
     if not name:
         shared.stop(request.param, name)
 

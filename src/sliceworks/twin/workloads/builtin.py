@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.twin.workloads.autoscalers.controller import Autoscalers
 from sliceworks.twin.workloads.cronjobs.controller import CronJobs
 from sliceworks.twin.workloads.daemonsets.controller import DaemonSets
 from sliceworks.twin.workloads.deployments.controller import Deployments
@@ -34,6 +35,7 @@ def controllers(world: World) -> tuple[Controller[Any], ...]:
         DaemonSets(world),
         EndpointSlices(world),
         Disruption(world),
+        Autoscalers(world),
         NodeLifecycle(world),
         TaintEviction(world),
         PodGarbage(world),

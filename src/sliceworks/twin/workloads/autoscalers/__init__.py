@@ -1,0 +1,1 @@
+"""HorizontalPodAutoscalers: how many replicas something that scales should have."""
