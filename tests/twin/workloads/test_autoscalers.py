@@ -194,6 +194,7 @@ NO_EXTERNAL = (
     "unable to fetch metrics from external metrics API: "
     "the server could not find the requested resource (get letters.external.metrics.k8s.io)"
 )
+NO_SELECTED = f"unable to get external metric ns/letters/{SELECTED}: {NO_EXTERNAL}"
 
 
 @pytest.mark.parametrize(
@@ -217,9 +218,8 @@ NO_EXTERNAL = (
                     "target": {"type": "AverageValue", "averageValue": "3"},
                 },
             },
-            f"unable to get external metric ns/letters/{SELECTED}: {NO_EXTERNAL}",
-            f"{NO_LETTERS}: failed to get letters external metric: "
-            + f"unable to get external metric ns/letters/{SELECTED}: {NO_EXTERNAL}",
+            NO_SELECTED,
+            f"{NO_LETTERS}: failed to get letters external metric: {NO_SELECTED}",
         ),
     ],
 )
