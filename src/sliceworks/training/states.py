@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sliceworks.base.conditions import condition
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.specs.parts import SLICE
 from sliceworks.training.words import QUEUE
 
@@ -14,13 +14,12 @@ Object = dict[str, Any]
 def state(jobset: Object) -> str:
     """One word: completed, failed, queued, suspended, restarting, running or starting. Helpers do not count."""
     status = jobset.get("status") or {}
-    true = {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
     for kind, word in (("Completed", "completed"), ("Failed", "failed")):
-        if kind in true:
+        if is_true(jobset, kind):
             return word
     if (jobset.get("spec") or {}).get("suspend"):
         return "queued" if QUEUE in (jobset["metadata"].get("labels") or {}) else "suspended"
-    if "RestartingJobSet" in true:
+    if is_true(jobset, "RestartingJobSet"):
         return "restarting"
     ready = {each["name"]: each.get("ready", 0) + each.get("succeeded", 0) for each in status.get("replicatedJobsStatus") or ()}
     return "running" if all(ready.get(name, 0) >= count for name, count in _wanted(jobset).items()) else "starting"

@@ -13,6 +13,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -52,10 +53,9 @@ def _key(moment: Moment) -> tuple[str, bool, str, str]:
 
 def of_node(node: Object) -> Iterator[Moment]:
     """A host that came, was lost, or came back."""
-    metadata, status = node["metadata"], node.get("status") or {}
+    metadata, ready = node["metadata"], condition(node, "Ready")
     name, born = metadata["name"], metadata.get("creationTimestamp", "")
     yield Moment(born, f"host {name}", "joined", "hosts", "idle")
-    ready = _condition(status, "Ready")
     at = ready.get("lastTransitionTime") or ""
     if ready.get("status") == "True":
         yield Moment(at or born, f"host {name}", "is ready", "hosts", "good")
@@ -88,10 +88,6 @@ def _told(obj: Object, known: Mapping[str, tuple[str, str]], subject: str, link:
         if each.get("status") == "True" and each.get("type") in known:
             what, tone = known[each["type"]]
             yield Moment(each.get("lastTransitionTime") or "", subject, what, "jobs", tone, str(each.get("message") or ""), link)
-
-
-def _condition(status: Object, kind: str) -> Mapping[str, Any]:
-    return next((each for each in status.get("conditions") or () if each.get("type") == kind), {})
 
 
 @dataclass(frozen=True, slots=True)

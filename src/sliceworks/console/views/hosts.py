@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import condition
 from sliceworks.catalog import labels
 
 if TYPE_CHECKING:
@@ -135,8 +136,8 @@ def host(number: int, node: Object, work: Work | None, *, drained: bool = False)
 
 def _state(node: Object, work: Work | None, *, drained: bool) -> tuple[HostState, str]:
     metadata, spec = node["metadata"], node.get("spec") or {}
-    ready = _ready(node)
-    if ready is None:
+    ready = condition(node, "Ready")
+    if not ready:
         return HostState.BOOTING, ""
     if ready.get("status") != "True":
         return _unwell(node), str(ready.get("message") or "")
@@ -156,8 +157,3 @@ def _unwell(node: Object) -> HostState:
         return HostState(told)
     taints = {each.get("key") for each in (node.get("spec") or {}).get("taints") or ()}
     return HostState.PREEMPTED if taints & _LEAVING else HostState.FAILED
-
-
-def _ready(node: Object) -> Mapping[str, Any] | None:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each.get("type") == "Ready"), None)

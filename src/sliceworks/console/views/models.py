@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import SliceworksError
 from sliceworks.serving import doors
 from sliceworks.serving import record as records
@@ -154,10 +155,5 @@ def _addresses(found: Iterable[Object]) -> Iterator[Address]:
 
 def _pod(pod: Object) -> tuple[str, str, str]:
     """Its name, how it stands, and where."""
-    status = pod.get("status") or {}
-    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ())
-    return (
-        pod["metadata"]["name"],
-        "ready" if ready else str(status.get("phase") or "unknown").lower(),
-        pod["spec"].get("nodeName", ""),
-    )
+    phase = str((pod.get("status") or {}).get("phase") or "unknown").lower()
+    return pod["metadata"]["name"], "ready" if is_true(pod, "Ready") else phase, pod["spec"].get("nodeName", "")

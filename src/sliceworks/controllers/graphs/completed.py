@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import NotFound
 from sliceworks.controllers.graphs import names
 
@@ -30,11 +31,7 @@ _LARGEST = 1 << 16
 
 def finished(obj: Object) -> bool:
     """Whether an object has done what it is for, by its own account."""
-    status = obj.get("status") or {}
-    if status.get("phase") == "Succeeded":
-        return True
-    conditions = status.get("conditions") or ()
-    return any(item.get("type") in _FINISHED and item.get("status") == "True" for item in conditions)
+    return (obj.get("status") or {}).get("phase") == "Succeeded" or any(is_true(obj, kind) for kind in _FINISHED)
 
 
 def unpinned(wanted: Object) -> Object:
