@@ -59,7 +59,7 @@ def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, out
         raise UsageError(
             "Locust's own files and pages are of senders on this machine", hint="leave them out, or send with --on here"
         )
-    found, folder = load_perform.performed(load_runs.aimed(test), tags=_pairs(tags), locust=_locust(given))
+    found, folder = load_perform.performed(load_runs.aimed(test), tags=options.pairs("--tag", tags), locust=_locust(given))
     _show_run(found, output)
     load_perform.store(folder, test)
     progress.say(f"sliceworks load report {folder} draws it")
@@ -194,16 +194,6 @@ def _locust(asked: dict[str, Any]) -> Locust:
     if port:
         progress.say(f"Locust's pages: http://127.0.0.1:{port}, user locust, password {password}")
     return Locust(asked["locust_csv"], port, password)
-
-
-def _pairs(tags: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for each in tags:
-        name, equals, value = each.partition("=")
-        if not name or not equals:
-            raise UsageError(f"a tag is NAME=VALUE, found {each!r}")
-        found[name] = value
-    return found
 
 
 def _show_run(run: dict[str, Any], output: str) -> None:

@@ -11,7 +11,7 @@ from sliceworks.base import progress
 from sliceworks.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
@@ -26,6 +26,17 @@ def quiet(command: Command) -> Command:
     return click.option(
         "-q", "--quiet", is_flag=True, expose_value=False, callback=apply, help="Print data and errors, nothing else."
     )(command)
+
+
+def pairs(flag: str, values: Iterable[str]) -> dict[str, str]:
+    """What was given to a flag that takes NAME=VALUE and may be said again."""
+    found = {}
+    for each in values:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{flag} {each}: NAME=VALUE is wanted")
+        found[name] = value
+    return found
 
 
 def output(*formats: str) -> Callable[[Command], Command]:

@@ -11,6 +11,7 @@ import click
 
 from sliceworks.base.errors import UsageError
 from sliceworks.base.yamls import Document
+from sliceworks.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -118,7 +119,7 @@ def document(name: str, command: tuple[str, ...], namespace: str, flags: Object)
 
     metadata: Object = {"name": name, **({"namespace": namespace} if namespace else {})}
     if flags["label"]:
-        metadata["labels"] = _pairs("--label", flags["label"])
+        metadata["labels"] = options.pairs("--label", flags["label"])
     spec: Object = {field: flags[field] for _, field, _, _ in _TEXTS if flags[field]}
     spec["slices"] = {field: flags[field] for _, field, _, _ in _SLICES if flags[field]}
     if flags["count"]:
@@ -132,23 +133,13 @@ def document(name: str, command: tuple[str, ...], namespace: str, flags: Object)
     if flags["restarts"] is not None:
         spec["restarts"] = {"max": flags["restarts"]}
     if flags["env"] or flags["env_file"]:
-        spec["env"] = {**_from_files(flags["env_file"]), **_pairs("--env", flags["env"])}
+        spec["env"] = {**_from_files(flags["env_file"]), **options.pairs("--env", flags["env"])}
     if flags["secret"]:
         spec["secrets"] = [_one_secret(each) for each in flags["secret"]]
     if flags["mount"]:
         spec["volumes"] = [_volume(number, each) for number, each in enumerate(flags["mount"])]
     data = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
     return FlagDocument(data, "the flags", 0, {})
-
-
-def _pairs(flag: str, values: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for each in values:
-        name, equals, value = each.partition("=")
-        if not equals or not name:
-            raise UsageError(f"{flag} {each}: NAME=VALUE is wanted")
-        found[name] = value
-    return found
 
 
 def _from_files(files: Iterable[str]) -> dict[str, str]:
