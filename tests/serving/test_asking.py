@@ -16,11 +16,13 @@ from sliceworks.base.errors import SliceworksError, Unreachable
 from sliceworks.kube.transport import Request, Response
 from sliceworks.serving import asking, pictures, reaching
 from sliceworks.serving.asking import Wishes
+from sliceworks.serving.doors import Door
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+DOOR = Door("gateway", "models", 8080, tls=False, protocol="vllm")
 TEXT = "grüße, 世界"
 STREAMS = {
     "vllm": b"".join(b"data: " + orjson.dumps({"choices": [{"delta": {"content": letter}}]}) + b"\n\n" for letter in TEXT)
@@ -121,7 +123,7 @@ class Passing:
 def proxied(response: Response, path: str = "/v1/models?limit=2") -> tuple[bytes, Request]:
     transport = Passing(response)
     client = SimpleNamespace(transport=transport)
-    way = reaching.to_service(client, "models", "gateway", 8080, ["10.0.0.1"])  # type: ignore[arg-type]
+    way = reaching.to_service(client, DOOR, ["10.0.0.1"])  # type: ignore[arg-type]
     answered = asyncio.run(reaching.whole(way, "POST", path, b"{}", {"x-api-key": "mine"}))
     return answered, transport.seen[-1]
 
@@ -146,7 +148,7 @@ def test_who_refused_is_told_apart() -> None:
         proxied(Response(429, {}, b'{"error": {"message": "slower"}}'))
     assert not isinstance(caught.value, Unreachable)
     with pytest.raises(SliceworksError, match="has no server that is ready"):
-        reaching.to_service(SimpleNamespace(), "models", "gateway", 8080, [])  # type: ignore[arg-type]
+        reaching.to_service(SimpleNamespace(), DOOR, [])  # type: ignore[arg-type]
 
 
 DENSENET: dict[str, Any] = {

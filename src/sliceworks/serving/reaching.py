@@ -107,7 +107,7 @@ async def way_to(client: Client, at: Door) -> Way:
         if found := await _addresses(client, at):
             break
         await clock.sleep(_BETWEEN)
-    return to_service(client, at.namespace, at.service, at.port, found, tls=at.tls)
+    return to_service(client, at, found)
 
 
 async def _addresses(client: Client, at: Door) -> list[str]:
@@ -128,18 +128,18 @@ async def _listens(address: str, port: int) -> bool:
     return True
 
 
-def to_service(client: Client, namespace: str, service: str, port: int, addresses: list[str], *, tls: bool = False) -> Way:
+def to_service(client: Client, at: Door, addresses: list[str]) -> Way:
     """The way to one of a Service's servers; `addresses` are those that are ready."""
     if not addresses:
         raise SliceworksError(
-            f"service/{service} in {namespace} has no server that is ready", hint="sliceworks models show tells why"
+            f"service/{at.service} in {at.namespace} has no server that is ready", hint="sliceworks models show tells why"
         )
     near = next((each for each in addresses if _here(each)), None)
     if near:
         # Its certificate names the Service, and no API server would look at it: nobody else listens on this machine's loopback.
-        return Direct(f"{'https' if tls else 'http'}://{near}:{port}", checked=False)
-    named = f"{'https:' if tls else ''}{service}:{port}"
-    return Proxied(client, f"/api/v1/namespaces/{namespace}/services/{named}/proxy", f"service/{service}")
+        return Direct(f"{at.scheme}://{near}:{at.port}", checked=False)
+    named = f"{'https:' if at.tls else ''}{at.service}:{at.port}"
+    return Proxied(client, f"/api/v1/namespaces/{at.namespace}/services/{named}/proxy", f"service/{at.service}")
 
 
 def to_pod(client: Client, namespace: str, pod: str, port: int, address: str) -> Way:

@@ -19,6 +19,7 @@ from sliceworks.base import clock, yamls
 from sliceworks.base.errors import SliceworksError, Unreachable
 from sliceworks.cli.main import run
 from sliceworks.serving import reaching
+from sliceworks.serving.doors import Door
 from sliceworks.serving.gateway.program import Program
 from sliceworks.serving.gateway.state import read_document
 
@@ -164,7 +165,7 @@ def test_tls_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
             write(file, {"models": [model(one.url)], "listen": {"port": 0, "tls": tls}})
             async with gateway(read_document(file).spec, file) as gate:
                 assert await trusting(first, gate.port) == 200
-                near = reaching.to_service(Mock(), "default", "gateway", gate.port, ["127.0.0.1"], tls=True)
+                near = reaching.to_service(Mock(), Door("gateway", "default", gate.port, tls=True, protocol="vllm"), ["127.0.0.1"])
                 assert await reaching.whole(near, "GET", "/v1/models")  # as through an API server, which does not look either
                 with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
                     await reaching.whole(reaching.Direct(near.place), "GET", "/v1/models")
