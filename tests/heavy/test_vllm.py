@@ -174,8 +174,7 @@ spec:
 
 def deployed(folder: Path, name: str, *, flag: str = "--enforce-eager", source: str = "", within: int = 300) -> int:
     """Deploy a service of the twin whose pod is a real vLLM; returns the exit code."""
-    # A twin's pods have long paths, and vLLM's sockets must have short ones.
-    variables = ", ".join(f"{key}: '{value}'" for key, value in {**vllm_server.ROOM, "VLLM_RPC_BASE_PATH": "/tmp"}.items())
+    variables = ", ".join(f"{key}: '{value}'" for key, value in vllm_server.ROOM.items())
     given = {"python": vllm_server.python(), "module": vllm_server.MODULE, "source": source or vllm_server.folder() / "model"}
     (folder / "model.yaml").write_text(SERVICE.format(name=name, flag=flag, variables=variables, **given))
     return models("deploy", "-f", str(folder / "model.yaml"), "-y", "--timeout", f"{within}s")

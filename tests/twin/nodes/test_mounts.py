@@ -40,6 +40,7 @@ echo more > /etc/settings-of-a-test/a || echo kept
 echo seen > /tmp/note; cat /scratch-of-a-test/note
 echo home > "$HOME/file" && ls "$HOME"
 yes | head -1
+echo "$TMPDIR"
 """
 
 
@@ -53,7 +54,7 @@ def test_volumes_are_where_the_pod_says(tmp_path: Path) -> None:
         await client.create(pod("none", "/etc/settings-of-a-test/gone", volumes=VOLUMES, volumeMounts=MOUNTS))
         assert (await until(client, "all", ended))["phase"] == "Succeeded"
         said = (await client.logs("all", "default")).splitlines()
-        assert [each for each in said if "ead-only" not in each] == ["one", "one", "kept", "seen", "file", "y"]
+        assert [each for each in said if "ead-only" not in each] == ["one", "one", "kept", "seen", "file", "y", "/tmp"]
         end = state(await until(client, "none", ended))["terminated"]
         assert (end["exitCode"], end["reason"]) == (128, "StartError")
         assert end["message"] == "failed to start the process: No such file or directory"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.processes.views import View
 
 Obj = dict[str, Any]
+_SCRATCH = "/tmp"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -52,7 +53,8 @@ def command_of(
     clean = {
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), _SYSTEM_PATH)),
         "HOME": str(home),
-        "TMPDIR": str(home),
+        # Sockets are made there, whose paths must be short: where the pod has a volume for that, it is used under its own name.
+        "TMPDIR": _SCRATCH if any(path == _SCRATCH for _, _, path in view.mounts) else str(home),
         "LANG": "C.UTF-8",
         "HOSTNAME": hostname(sources.pod),
         **(beside or {}),
