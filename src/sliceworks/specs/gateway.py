@@ -91,7 +91,9 @@ class Rate(Spec):
     """How much may be asked for in a minute. What is left of a minute can be used at once."""
 
     requests_per_minute: Positive | None = None
-    tokens_per_minute: Positive | None = Field(default=None, description="Of prompts and answers together.")
+    tokens_per_minute: Positive | None = Field(
+        default=None, description="Of prompts and answers together, as servers count them, else about as many."
+    )
     concurrent: Positive | None = Field(default=None, description="Requests under way at once.")
 
 
@@ -160,7 +162,9 @@ class Timeouts(Spec):
     """How long it is waited for what."""
 
     connect: Seconds = 2.0
-    first_token: Seconds = Field(default=120.0, description="From the request to the first byte of its answer.")
+    first_token: Seconds = Field(
+        default=120.0, description="From the request to the first byte of its answer; of one that is no stream to its last."
+    )
     idle: Seconds = Field(default=60.0, description="Between two pieces of an answer.")
     total: Seconds = 600.0
 
