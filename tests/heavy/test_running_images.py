@@ -1,15 +1,15 @@
 """Our images at work, run as a node would run the pods of our manifests.
 
-The gateway answers, controllers reconcile with their rights alone, the load worker sends; and each ends well when it is told to,
-within the time that its manifest gives it.
+The gateway answers and controllers reconcile, with their rights alone; each ends well when it is told to, within the time that its
+manifest gives it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
-import urllib.error
-import urllib.request
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,41 +19,27 @@ import orjson
 import pytest
 import yaml
 from tests.heavy import images
-from tests.heavy.containers import Given, own_network, started
+from tests.heavy.containers import Given, started
+from tests.heavy.pods import asked, ended_well, until
 from tests.support.clusters import TwinCluster, answers
 from tests.support.deployments import DEPLOY, manifests
 from tests.support.echoing import echoing
+from tests.support.model_services import example
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.kube import open_client
-from sliceworks.loadtest import plans, running
-from sliceworks.loadtest.cluster import objects as load
-from sliceworks.loadtest.cluster.news import TOKEN, unpacked
-from sliceworks.specs.load_test import LoadTestSpec
+from sliceworks.serving.compile import manifests as rendered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.heavy.containers import Container
 
 pytestmark = pytest.mark.timeout(900)
 Object = dict[str, Any]
 EXAMPLES = images.ROOT / "examples"
 KEY = "research-key"
-MEBIBYTES = 1024**2
-
-
-@pytest.fixture(scope="module")
-def built() -> dict[str, str]:
-    """All of them, before the network is left."""
-    return {target: images.build(target) for target in images.OURS}
-
-
-@pytest.fixture(scope="module")
-def alone(built: dict[str, str]) -> Iterator[None]:
-    with own_network():
-        yield
+NOBODY = 503
 
 
 @pytest.fixture(scope="module")
@@ -95,37 +81,13 @@ def in_pod(cluster: TwinCluster, namespace: str, account: str, **variables: str)
     return Given(account=files, variables={**address, **variables})
 
 
-def until(found: Callable[[], Any], container: Container, seconds: float = 60) -> Any:
-    """What is found at last; fails with the container's own words."""
-    deadline = time.monotonic() + seconds
-    while not (result := found()):
-        assert container.alive(), container.tail()
-        assert time.monotonic() < deadline, container.tail()
-        time.sleep(0.1)
-    return result
-
-
-def ended_well(container: Container, pod: Object) -> None:
-    """It has held less memory than it may, and ends before its node would kill it."""
-    most = int(pod["containers"][0]["resources"]["limits"]["memory"].replace("Gi", "000Mi").removesuffix("Mi"))
-    assert container.most_memory() < most * MEBIBYTES
-    assert container.end(pod["terminationGracePeriodSeconds"]) == 0, container.tail()
-    assert "Traceback" not in container.tail(1000)
-
-
-def asked(url: str, method: str = "GET", **headers: str) -> bytes:
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers, method=method), timeout=10) as answer:
-        found: bytes = answer.read()
-    return found
-
-
-def test_the_gateway_answers_and_ends_what_is_under_way(built: dict[str, str], alone: None, tmp_path: Path) -> None:
+def test_the_gateway_answers_and_ends_what_is_under_way(our_images: dict[str, str], alone: None, tmp_path: Path) -> None:
     pod = deployment(manifests(DEPLOY / "gateway" / "example"))
     document = yaml.safe_load((DEPLOY / "gateway" / "example" / "gateway.yaml").read_text())
     with echoing("--token-time", "20ms") as model:
         document["spec"]["models"] = [{"name": "gemma", "backends": [{"kind": "openai", "url": model}]}]
         given = Given({"configuration": {"gateway.yaml": orjson.dumps(document)}}, variables={"ADMIN_KEY": "administrator"})
-        with started(built["gateway"], pod, tmp_path, given) as container:
+        with started(our_images["gateway"], pod, tmp_path, given) as container:
             container.wait_until(lambda: answers("http://127.0.0.1:8081", "/readyz"))
             client = openai.OpenAI(base_url="http://127.0.0.1:8080/v1", api_key=KEY, max_retries=0)
             question: Any = {"model": "gemma", "messages": [{"role": "user", "content": "one two three " * 40}], "max_tokens": 100}
@@ -137,13 +99,15 @@ def test_the_gateway_answers_and_ends_what_is_under_way(built: dict[str, str], a
             assert sum(1 for _ in stream) >= 100
 
 
-def test_the_gateway_looks_for_servers_with_its_own_rights(built: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
+def test_the_gateway_looks_for_servers_with_its_own_rights(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
     made = manifests(DEPLOY / "gateway" / "example")
     pod = deployment(made)
     applied(twin, made)
     given = in_pod(twin, "models", pod["serviceAccountName"], ADMIN_KEY="administrator")
     text = (DEPLOY / "gateway" / "example" / "gateway.yaml").read_bytes()
-    with started(built["gateway"], pod, tmp_path, replace(given, files={"configuration": {"gateway.yaml": text}})) as container:
+    with started(
+        our_images["gateway"], pod, tmp_path, replace(given, files={"configuration": {"gateway.yaml": text}})
+    ) as container:
         until(lambda: answers("http://127.0.0.1:8081", "/healthz"), container)
         with pytest.raises(openai.AuthenticationError):
             openai.OpenAI(base_url="http://127.0.0.1:8080/v1", api_key="nobody", max_retries=0).models.list()
@@ -152,12 +116,67 @@ def test_the_gateway_looks_for_servers_with_its_own_rights(built: dict[str, str]
         ended_well(container, pod)
 
 
-def test_the_graphs_controller_reconciles(built: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
+def test_the_gateway_of_a_model_service_finds_its_servers(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
+    made = rendered(example("llama3-vllm-tpu"))
+    front = [each for each in made if each["metadata"]["name"] == "gateway"]
+    (server,) = [each for each in made if each["kind"] == "Deployment" and each not in front]
+    pod = deployment(front)
+    wanted = [each for each in made if each["kind"] in ("ServiceAccount", "Role", "RoleBinding", "Service")]
+    applied(twin, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models"}}, _example_node(), *wanted])
+    (document,) = [each["data"] for each in front if each["kind"] == "ConfigMap"]
+    files = {
+        "configuration": {name: text.encode() for name, text in document.items()},
+        "secret-gateway-admin": {"key": b"administrator"},
+        "secret-gateway-keys": {"team-a": KEY.encode()},
+    }
+    given = replace(in_pod(twin, "models", pod["serviceAccountName"], POD_IP="127.0.0.1"), files=files)
+    with _served(twin, server), started(our_images["gateway"], pod, tmp_path, given) as container:
+        until(lambda: answers("http://127.0.0.1:8081", "/readyz"), container)
+        client = openai.OpenAI(base_url="http://127.0.0.1:8080/v1", api_key=KEY, max_retries=0)
+        question: Any = {"model": "llama-3.1-8b", "messages": [{"role": "user", "content": "one two three"}]}
+        until(lambda: _answered(client, question), container)
+        ended_well(container, pod)
+
+
+def _example_node() -> Object:
+    found: Object = yaml.safe_load((EXAMPLES / "graphs" / "web-application" / "node.yaml").read_text())
+    return found
+
+
+@contextmanager
+def _served(cluster: TwinCluster, server: Object) -> Iterator[None]:
+    """A pod with the labels and the port of a server; at its address there is an echo model."""
+    port = next(each for each in server["spec"]["template"]["spec"]["containers"][0]["ports"] if each["name"] == "http")
+    spec = {"containers": [{"name": "server", "image": "example.com/server:1", "ports": [port]}]}
+    metadata = {"name": "server", "labels": server["spec"]["template"]["metadata"]["labels"]}
+    pods = "/api/v1/namespaces/models/pods"
+    cluster.api.post(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).ok()
+    with echoing("--host", "0.0.0.0", "--port", str(port["containerPort"])):
+        deadline = time.monotonic() + 30
+        while not (address := cluster.api.get(f"{pods}/server").ok().json["status"].get("podIP")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)
+        yield
+    cluster.api.delete(f"{pods}/server").ok()
+
+
+def _answered(client: openai.OpenAI, question: Any) -> str:
+    """What the model says; nothing while no server of it is known."""
+    try:
+        return client.chat.completions.create(**question).choices[0].message.content or ""
+    except openai.APIStatusError as error:
+        if error.status_code != NOBODY:
+            raise
+        return ""
+
+
+def test_the_graphs_controller_reconciles(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
     made = manifests(DEPLOY / "graphs" / "example")
     pod = deployment(made)
     applied(twin, made)
     given = in_pod(twin, "kro-system", pod["serviceAccountName"])
-    with started(built["controllers"], pod, tmp_path, given) as container:
+    with started(our_images["controllers"], pod, tmp_path, given) as container:
         until(lambda: answers("http://127.0.0.1:8079", "/readyz"), container)
         for name in ("node", "definition", "instance"):
             document = yaml.safe_load((EXAMPLES / "graphs" / "web-application" / f"{name}.yaml").read_text())
@@ -178,7 +197,7 @@ def _taken(cluster: TwinCluster, obj: Object) -> bool:
     return True
 
 
-def test_the_slices_controller_asks_the_cloud_for_slices(built: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
+def test_the_slices_controller_asks_the_cloud_for_slices(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
     overlay = DEPLOY / "slices" / "example-project" / "example-cluster"
     made = manifests(overlay)
     pod = deployment(made)
@@ -190,7 +209,7 @@ def test_the_slices_controller_asks_the_cloud_for_slices(built: dict[str, str], 
     cluster = {"project": settings["GCP_PROJECT_ID"], "location": settings["GCP_CLUSTER_LOCATION"], "name": settings["GCP_CLUSTER"]}
     twin.api.post("/debug/twin/cloud", {"set": {"container": {"clusters": [cluster]}}}).ok()
     given = in_pod(twin, "tpu-provisioner-system", pod["serviceAccountName"], **settings, **cloud)
-    with started(built["controllers"], pod, tmp_path, given) as container:
+    with started(our_images["controllers"], pod, tmp_path, given) as container:
         until(lambda: answers("http://127.0.0.1:8081", "/readyz"), container)
         applied(twin, [yaml.safe_load((EXAMPLES / "slices" / "10-two-small-slices.yaml").read_text())])
         pods = "/api/v1/namespaces/default/pods"
@@ -200,54 +219,3 @@ def test_the_slices_controller_asks_the_cloud_for_slices(built: dict[str, str], 
 
 def _running(pods: list[Object]) -> int:
     return sum(each.get("status", {}).get("phase") == "Running" and "two-small-slices" in each["metadata"]["name"] for each in pods)
-
-
-def test_the_load_worker_sends_and_gives_out_its_rows(built: dict[str, str], alone: None, tmp_path: Path) -> None:
-    with echoing() as model:
-        launch = _launch(model, tmp_path)
-        pod = load.job(launch)["spec"]["template"]["spec"]
-        given = Given({"config": launch.files}, variables=launch.secrets)
-        with started(built["load-worker"], pod, tmp_path / "pod", given) as container:
-            until(lambda: _news(container) is not None, container)
-            until(lambda: (news := _news(container)) is not None and news.ended, container, 30)
-            news = _news(container)
-            assert news is not None
-            assert news.problem == ""
-            assert len(news.parts["rows"]) > 0
-            asked("http://127.0.0.1:8090/leave", "POST", **{TOKEN: "word"})
-            assert container.ended(10) == 0, container.tail()
-        assert orjson.loads(asked(f"{model}/echo/records"))
-
-
-def test_a_load_worker_that_is_told_to_end_does(built: dict[str, str], alone: None, tmp_path: Path) -> None:
-    with echoing() as model:
-        launch = _launch(model, tmp_path, seconds=300)
-        pod = load.job(launch)["spec"]["template"]["spec"]
-        given = Given({"config": launch.files}, variables=launch.secrets)
-        with started(built["load-worker"], pod, tmp_path / "pod", given) as container:
-            until(lambda: (news := _news(container)) is not None and news.parts["rows"], container, 30)
-            ended_well(container, pod)
-
-
-def _launch(model: str, folder: Path, seconds: int = 2) -> load.Launch:
-    spec = LoadTestSpec.model_validate(
-        {
-            "target": {"url": model},
-            "model": "echo",
-            "prompts": {"texts": ["Hello"]},
-            "stages": [{"constant": 20, "for": f"{seconds}s"}],
-            "workers": {"where": "cluster", "count": 1, "image": "load-worker:1"},
-        }
-    )
-    plan = plans.make(spec, folder)
-    told = {**running.test_of(plan), "csv": False, "web": 0, "bucket": ""}
-    secrets = {"SLICEWORKS_LOAD_TOKEN": "word"}
-    return load.Launch("load-x", "default", spec.workers, float(seconds), {"test.json": orjson.dumps(told)}, secrets)
-
-
-def _news(container: Container) -> Any:
-    """What it tells; None while it does not answer."""
-    try:
-        return unpacked(asked("http://127.0.0.1:8090/news", **{TOKEN: "word"}))
-    except (urllib.error.URLError, OSError):
-        return None
