@@ -135,7 +135,7 @@ class Vllm(Spec):
     model: VllmModel
     token: Token | None = Field(default=None, description="Of Hugging Face, for models behind a licence.")
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
-    quantization: Literal["", "int8", "fp8", "awq", "gptq"] = ""
+    quantization: Literal["", "int8", "fp8", "awq", "gptq"] = Field(default="", description="int8 and gptq on GPUs alone.")
     max_model_len: Positive | None = None
     max_num_seqs: Positive | None = None
     tensor_parallel: Positive | None = Field(
