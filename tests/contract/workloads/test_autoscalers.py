@@ -8,17 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.waiting import eventually
-from tests.support.workloads import Lab, template
+from tests.support.autoscalers import KIND, Scene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.clusters import Cluster
 
+CLUSTER = "autoscalers"
 HURRIED = True
 Object = dict[str, Any]
-KIND = "HorizontalPodAutoscaler"
 CPU = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
 EVERY_SOURCE: list[Object] = [
     {"type": "Pods", "pods": {"metric": {"name": "waiting"}, "target": {"type": "AverageValue", "averageValue": "4"}}},
@@ -43,59 +42,9 @@ EVERY_SOURCE: list[Object] = [
 ]
 
 
-def labels(name: str) -> Object:
-    return {"app": name}
-
-
-class Scene:
-    """Targets and their autoscalers in one namespace, and everything that was ever said of these."""
-
-    def __init__(self, cluster: Cluster, ns: str) -> None:
-        self.lab = Lab(cluster, ns)
-        path = self.lab.path(KIND)
-        self._watch = cluster.api.watch(path, {"resourceVersion": cluster.api.get(path).ok().version})
-        self._seen: dict[str, list[Object]] = {}
-
-    def target(self, kind: str, name: str, replicas: int) -> None:
-        selector = {"matchLabels": labels(name)}
-        spec = {"replicas": replicas, "selector": selector, "template": template(labels=labels(name))}
-        self.lab.create(kind, name, {**spec, "serviceName": name} if kind == "StatefulSet" else spec)
-
-    def autoscaler(self, name: str, least: int, most: int, kind: str = "Deployment", **more: Any) -> None:
-        group = more.pop("group", "apps/v1")
-        target = {"apiVersion": group, "kind": kind, "name": more.pop("target", name)}
-        self.lab.create(KIND, name, {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most, **more})
-
-    def told(self, name: str, reason: str) -> list[Object]:
-        """The statuses that an autoscaler has had, up to the first that names a reason."""
-        while not any(reason in _reasons(status) for status in self._seen.get(name, ())):
-            found = self._watch.next()["object"]
-            self._seen.setdefault(found["metadata"]["name"], []).append(found.get("status") or {})
-        seen = self._seen[name]
-        return seen[: next(place for place, status in enumerate(seen) if reason in _reasons(status)) + 1]
-
-    def replicas(self, kind: str, name: str) -> int:
-        return int(self.lab.get(kind, name)["spec"]["replicas"])
-
-    def events(self, name: str, last: str) -> list[Object]:
-        """What was said, however often."""
-        found = self.lab.events(KIND, name, last)
-        return [{field: each[field] for field in ("type", "reason", "message", "by")} for each in found]
-
-    def close(self) -> None:
-        self._watch.close()
-
-
-def _reasons(status: Object) -> set[str]:
-    return {each["reason"] for each in status.get("conditions", ())}
-
-
 @pytest.fixture(scope="module")
 def scene(cluster: Cluster) -> Iterator[Scene]:
-    name = "autoscalers"
-    cluster.api.post("/api/v1/namespaces", {"metadata": {"name": name}}).ok(201)
-    eventually(lambda: cluster.api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default").status == 200, what="an account")
-    made = Scene(cluster, name)
+    made = Scene(cluster, "autoscalers")
     made.target("Deployment", "low", 1)
     made.autoscaler("low", 3, 5)
     made.target("StatefulSet", "high", 4)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from tests.support.embedded import Embedded, on_twin
 from tests.support.workloads import template
 
 from sliceworks.base import clock
-from sliceworks.twin.workloads.autoscalers.unmeasured import failure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -179,50 +177,60 @@ def test_one_of_two_that_is_deleted_leaves_the_other_alone() -> None:
     with_workloads(main)
 
 
-OBJECT = {"describedObject": {"apiVersion": "v1", "kind": "Service", "name": "front"}, "metric": {"name": "hits"}}
-NO_CUSTOM = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"
-NO_HITS = f"unable to get metric hits: Service on ns front/{NO_CUSTOM}"
-SELECTING = {
-    "matchExpressions": [{"key": "queue", "operator": "In", "values": ["in", "out"]}, {"key": "old", "operator": "Exists"}]
-}
-RULES = (
-    "LabelSelectorRequirement{Key:queue,Operator:In,Values:[in out],},LabelSelectorRequirement{Key:old,Operator:Exists,Values:[],},"
-)
-SELECTED = f"&LabelSelector{{MatchLabels:map[string]string{{}},MatchExpressions:[]LabelSelectorRequirement{{{RULES}}},}}"
-NO_LETTERS = "failed to get letters external metric value"
-NO_EXTERNAL = (
-    "unable to fetch metrics from external metrics API: "
-    "the server could not find the requested resource (get letters.external.metrics.k8s.io)"
-)
-NO_SELECTED = f"unable to get external metric ns/letters/{SELECTED}: {NO_EXTERNAL}"
+def letters_definition() -> Obj:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
+    names = {"plural": "letters", "kind": "ExternalMetricValue", "listKind": "ExternalMetricValueList"}
+    spec = {"group": "external.metrics.k8s.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    approved = {"api-approved.kubernetes.io": "unapproved, a stand-in"}
+    return {"metadata": {"name": "letters.external.metrics.k8s.io", "annotations": approved}, "spec": spec}
 
 
-@pytest.mark.parametrize(
-    ("metric", "message", "summary"),
-    [
-        (
-            {"type": "Object", "object": {**OBJECT, "target": {"type": "AverageValue", "averageValue": "3"}}},
-            NO_HITS,
-            f"failed to get object metric value: failed to get hits object metric: {NO_HITS}",
-        ),
-        (
-            {"type": "External", "external": {"metric": {"name": "letters"}, "target": {"type": "Value", "value": "3"}}},
-            f"unable to get external metric ns/letters/nil: {NO_EXTERNAL}",
-            f"{NO_LETTERS}: failed to get external metric letters: unable to get external metric ns/letters/nil: {NO_EXTERNAL}",
-        ),
-        (
-            {
-                "type": "External",
-                "external": {
-                    "metric": {"name": "letters", "selector": SELECTING},
-                    "target": {"type": "AverageValue", "averageValue": "3"},
-                },
-            },
-            NO_SELECTED,
-            f"{NO_LETTERS}: failed to get letters external metric: {NO_SELECTED}",
-        ),
-    ],
-)
-def test_how_it_is_said_that_nobody_measures(metric: Obj, message: str, summary: str) -> None:
-    found = failure(metric, "ns")
-    assert (found.message, found.summary) == (message, summary)
+def test_what_was_wanted_of_late_stays_for_five_minutes() -> None:
+    async def main(twin: Embedded) -> None:
+        await twin.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", letters_definition())
+        await clock.sleep(1)
+        path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/letters"
+        kind = {"apiVersion": "external.metrics.k8s.io/v1beta1", "kind": "ExternalMetricValue"}
+        await twin.do("POST", path, {**kind, "metadata": {"name": "in"}, "metricName": "letters", "value": "120"})
+        await deployment(twin, "web", 1)
+        target = {"type": "AverageValue", "averageValue": "30"}
+        metrics = [{"type": "External", "external": {"metric": {"name": "letters"}, "target": target}}]
+        await autoscaler(twin, "web", 1, 9)
+        await twin.do("PATCH", f"{AUTOSCALERS}/web", {"spec": {"metrics": metrics}})
+        await clock.sleep(20)
+        assert await replicas(twin, "web") == 4
+        await clock.sleep(20)
+        await twin.do("PATCH", f"{path}/in", {"value": "30"})
+        await clock.sleep(270)
+        assert await replicas(twin, "web") == 4
+        assert (await conditions(twin, "web"))["AbleToScale"][1] == "ScaleDownStabilized"
+        await clock.sleep(45)
+        assert await replicas(twin, "web") == 1
+        assert (await told(twin, "web"))["SuccessfulRescale"][0] == "New size: 1; reason: All metrics below target"
+
+    with_workloads(main)
+
+
+def test_fewer_are_not_taken_for_wanted_while_a_metric_cannot_be_had() -> None:
+    async def main(twin: Embedded) -> None:
+        await twin.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", letters_definition())
+        await clock.sleep(1)
+        path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/letters"
+        kind = {"apiVersion": "external.metrics.k8s.io/v1beta1", "kind": "ExternalMetricValue"}
+        await twin.do("POST", path, {**kind, "metadata": {"name": "in"}, "metricName": "letters", "value": "30"})
+        await deployment(twin, "web", 2)
+        target = {"type": "AverageValue", "averageValue": "30"}
+        waiting = {"type": "Pods", "pods": {"metric": {"name": "waiting"}, "target": target}}
+        metrics = [waiting, {"type": "External", "external": {"metric": {"name": "letters"}, "target": target}}]
+        await autoscaler(twin, "web", 1, 9)
+        await twin.do("PATCH", f"{AUTOSCALERS}/web", {"spec": {"metrics": metrics}})
+        await clock.sleep(20)
+        assert (await conditions(twin, "web"))["ScalingActive"][1] == "FailedGetPodsMetric"
+        assert "(1 invalid out of 2)" in (await told(twin, "web"))["FailedComputeMetricsReplicas"][0]
+        await twin.do("PATCH", f"{path}/in", {"value": "150"})
+        await clock.sleep(20)
+        assert await replicas(twin, "web") == 4  # twice as many at once
+        assert (await conditions(twin, "web"))["ScalingLimited"][:2] == ("True", "ScaleUpLimit")
+
+    with_workloads(main)

@@ -1,9 +1,11 @@
-"""The controller of HorizontalPodAutoscalers: comes by every 15 seconds, and keeps each target's replicas within their bounds."""
+"""The controller of HorizontalPodAutoscalers: comes by every 15 seconds, keeps bounds, and follows what is measured within them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from sliceworks.base import clock, quantity
 from sliceworks.base.errors import ApiError, BadRequest
 from sliceworks.kube.backoff import Backoff
 from sliceworks.kube.selectors import parse_labels
@@ -11,13 +13,16 @@ from sliceworks.kube.workqueue import WorkQueue
 from sliceworks.twin.controllers.events import Recorder
 from sliceworks.twin.controllers.loop import Change, Controller
 from sliceworks.twin.controllers.world import controller_user
-from sliceworks.twin.workloads.autoscalers import targets
-from sliceworks.twin.workloads.autoscalers.standing import ABLE, ACTIVE, Standing
-from sliceworks.twin.workloads.autoscalers.unmeasured import all_failed, failure
-from sliceworks.twin.workloads.pods import Pods
+from sliceworks.twin.workloads.autoscalers import pace, targets
+from sliceworks.twin.workloads.autoscalers.calculator import Crowd, Tolerances
+from sliceworks.twin.workloads.autoscalers.readings import Readings
+from sliceworks.twin.workloads.autoscalers.sources import Failure, Proposal, propose
+from sliceworks.twin.workloads.autoscalers.standing import ABLE, ACTIVE, LIMITED, Standing
+from sliceworks.twin.workloads.pods import PODS, Pods
 from sliceworks.twin.workloads.selecting import Selecting
 
 if TYPE_CHECKING:
+    from sliceworks.kube.selectors import LabelSelector
     from sliceworks.twin.controllers.world import World
 
 AUTOSCALERS = "autoscaling/horizontalpodautoscalers"
@@ -33,6 +38,23 @@ class NoReplicas(Exception):
     """How many replicas there should be cannot be told from the metrics."""
 
 
+@dataclass(slots=True)
+class Look:
+    """One look at an autoscaler that has something to scale."""
+
+    key: Key
+    autoscaler: Obj
+    standing: Standing
+    target: targets.Target
+    metrics: list[Obj] = field(default_factory=list)
+    """How each metric stands."""
+
+    @property
+    def spec(self) -> Obj:
+        found: Obj = self.autoscaler["spec"]
+        return found
+
+
 class Autoscalers(Controller[Key]):
     """Looks at an autoscaler once in each period, however often it changes."""
 
@@ -44,7 +66,9 @@ class Autoscalers(Controller[Key]):
         self.queue: WorkQueue[Key] = WorkQueue(Backoff(first=PERIOD, cap=PERIOD, jitter=0.0))
         self._pods = world.shared(Pods)
         self._recorder = Recorder(world, _USER, "horizontal-pod-autoscaler")
+        self._readings = Readings(world, _USER)
         self._selectors = Selecting()
+        self._memories: dict[Key, pace.Memory] = {}
 
     def observe(self, change: Change) -> None:
         key = (change.namespace, change.name)
@@ -56,6 +80,7 @@ class Autoscalers(Controller[Key]):
     async def sync(self, key: Key) -> None:
         autoscaler = self.world.get(AUTOSCALERS, *key)
         if autoscaler is None:
+            self._memories.pop(key, None)
             return
         standing = Standing(autoscaler)
         await self._look(key, autoscaler, standing)
@@ -72,76 +97,113 @@ class Autoscalers(Controller[Key]):
             standing.say(ABLE, "FailedGetScale", words, holds=False)
             return
         standing.say(ABLE, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
-        await self._keep(key, autoscaler, standing, target)
+        self._memories.setdefault(key, pace.Memory()).begin(target.replicas, _now())
+        await self._keep(Look(key, autoscaler, standing, target))
 
-    async def _keep(self, key: Key, autoscaler: Obj, standing: Standing, target: targets.Target) -> None:
+    async def _keep(self, look: Look) -> None:
         """Keep the replicas within their bounds; only then does it matter what is measured."""
-        spec, current = autoscaler["spec"], target.replicas
-        least, most = spec.get("minReplicas", 1), spec["maxReplicas"]
+        current, least, most = look.target.replicas, look.spec.get("minReplicas", 1), look.spec["maxReplicas"]
         if current == 0 and least != 0:
             words = "scaling is disabled since the replica count of the target is zero"
-            standing.say(ACTIVE, "ScalingDisabled", words, holds=False)
-            standing.count(current, 0)
+            look.standing.say(ACTIVE, "ScalingDisabled", words, holds=False)
+            look.standing.count(current, 0)
         elif current > most:
-            await self._resize(autoscaler, standing, target, most, "Current number of replicas above Spec.MaxReplicas")
+            await self._resize(look, most, "Current number of replicas above Spec.MaxReplicas")
         elif current < least:
-            await self._resize(autoscaler, standing, target, least, "Current number of replicas below Spec.MinReplicas")
+            await self._resize(look, least, "Current number of replicas below Spec.MinReplicas")
         else:
-            await self._measure(key, autoscaler, standing, target)
+            await self._follow(look, pace.Bounds(least, most))
 
-    async def _measure(self, key: Key, autoscaler: Obj, standing: Standing, target: targets.Target) -> None:
+    async def _follow(self, look: Look, bounds: pace.Bounds) -> None:
+        """Have as many as the metrics ask for, as fast as that may be."""
+        current, behavior, memory = look.target.replicas, look.spec.get("behavior"), self._memories[look.key]
         try:
-            await self._check_selector(key, autoscaler, standing, target.selector)
+            best = await self._best(look, await self._selected(look))
         except NoReplicas as error:
-            standing.count(target.replicas)
-            await self._recorder.warning(autoscaler, "FailedComputeMetricsReplicas", str(error))
+            look.standing.count(current, metrics=look.metrics)
+            await self._recorder.warning(look.autoscaler, "FailedComputeMetricsReplicas", str(error))
             return
-        failures = [failure(metric, key[0]) for metric in autoscaler["spec"]["metrics"]]
-        for each in failures:
-            await self._recorder.warning(autoscaler, each.reason, each.message)
-        words = f"the HPA was unable to compute the replica count: {failures[0].message}"
-        standing.say(ACTIVE, failures[0].reason, words, holds=False)
-        standing.count(target.replicas, metrics=[{"type": ""}] * len(failures))
-        await self._recorder.warning(autoscaler, "FailedComputeMetricsReplicas", all_failed(failures))
+        if behavior is None:
+            step = pace.plain(memory, current, best.replicas, bounds, now=_now())
+        else:
+            step = pace.behaved(memory, behavior, current, best.replicas, bounds, now=_now())
+        look.standing.say(ABLE, *step.able)
+        look.standing.say(LIMITED, *step.limit, holds=step.limited)
+        if step.replicas == current:
+            look.standing.count(current, current, look.metrics)
+        else:
+            why = f"{best.name} above target" if best.replicas > current else "All metrics below target"
+            await self._resize(look, step.replicas, why)
 
-    async def _check_selector(self, key: Key, autoscaler: Obj, standing: Standing, text: str) -> None:
-        """Make sure that the target's pods can be told, and are the target's alone."""
+    async def _best(self, look: Look, selector: LabelSelector) -> Proposal:
+        """The proposal of the metric that asks for most. Fewer are only wanted when all metrics could be had."""
+        found: list[Proposal] = []
+        failures: list[Failure] = []
+        crowd = self._crowd(look, selector)
+        for metric in look.spec["metrics"]:
+            try:
+                found.append(await propose(self._readings, metric, crowd, look.key[0], selector))
+                look.metrics.append(found[-1].status)
+            except Failure as failure:
+                await self._recorder.warning(look.autoscaler, failure.reason, failure.message)
+                failures.append(failure)
+                look.metrics.append({"type": ""})
+        best = max(found, key=lambda each: each.replicas, default=None)
+        if best is None or (failures and best.replicas < look.target.replicas):
+            words = f"the HPA was unable to compute the replica count: {failures[0].message}"
+            look.standing.say(ACTIVE, failures[0].reason, words, holds=False)
+            count = f"{len(failures)} invalid out of {len(look.metrics)}"
+            raise NoReplicas(f"invalid metrics ({count}), first error is: {failures[0].summary}")
+        words = f"the HPA was able to successfully calculate a replica count from {best.name}"
+        look.standing.say(ACTIVE, "ValidMetricFound", words)
+        return best
+
+    def _crowd(self, look: Look, selector: LabelSelector) -> Crowd:
+        namespace = look.key[0]
+        pods = [self.world.get(PODS, namespace, pod.name) for pod in self._pods.matching(namespace, selector)]
+        there = [pod for pod in pods if pod is not None]
+        return Crowd(look.target.replicas, look.target.counted, there, _tolerances(look.spec), clock.now())
+
+    async def _selected(self, look: Look) -> LabelSelector:
+        """The labels of the target's pods, once it is sure that these are the target's alone."""
+        text, namespace = look.target.selector, look.key[0]
         if not text:
-            await self._recorder.warning(autoscaler, "SelectorRequired", "selector is required")
-            standing.say(ACTIVE, "InvalidSelector", "the HPA target's scale is missing a selector", holds=False)
+            await self._recorder.warning(look.autoscaler, "SelectorRequired", "selector is required")
+            look.standing.say(ACTIVE, "InvalidSelector", "the HPA target's scale is missing a selector", holds=False)
             raise NoReplicas("selector is required")
         try:
             selector = parse_labels(text)
         except BadRequest as error:
             words = f"couldn't convert selector into a corresponding internal selector object: {error.message}"
-            await self._refuse(autoscaler, standing, "InvalidSelector", words)
-        self._selectors.put(*key, selector)
-        pods = self._pods.matching(key[0], selector)
-        names = sorted({name for pod in pods for name in self._selectors.matching(key[0], pod.labels)})
+            await self._refuse(look, "InvalidSelector", words)
+        self._selectors.put(*look.key, selector)
+        pods = self._pods.matching(namespace, selector)
+        names = sorted({name for pod in pods for name in self._selectors.matching(namespace, pod.labels)})
         if len(names) > 1:
-            both = " ".join(f"{key[0]}/{name}" for name in names)
-            words = f"pods by selector {text} are controlled by multiple HPAs: [{both}]"
-            await self._refuse(autoscaler, standing, "AmbiguousSelector", words)
+            both = " ".join(f"{namespace}/{name}" for name in names)
+            await self._refuse(look, "AmbiguousSelector", f"pods by selector {text} are controlled by multiple HPAs: [{both}]")
+        return selector
 
-    async def _refuse(self, autoscaler: Obj, standing: Standing, reason: str, words: str) -> NoReturn:
-        await self._recorder.warning(autoscaler, reason, words)
-        standing.say(ACTIVE, reason, words, holds=False)
+    async def _refuse(self, look: Look, reason: str, words: str) -> NoReturn:
+        await self._recorder.warning(look.autoscaler, reason, words)
+        look.standing.say(ACTIVE, reason, words, holds=False)
         raise NoReplicas(words)
 
-    async def _resize(self, autoscaler: Obj, standing: Standing, target: targets.Target, size: int, why: str) -> None:
-        current = target.replicas
+    async def _resize(self, look: Look, size: int, why: str) -> None:
+        current, standing = look.target.replicas, look.standing
         try:
-            await target.resize(size)
+            await look.target.resize(size)
         except ApiError as error:
             words = f"New size: {size}; reason: {why}; error: {error.message}"
-            await self._recorder.warning(autoscaler, "FailedRescale", words)
+            await self._recorder.warning(look.autoscaler, "FailedRescale", words)
             words = f"the HPA controller was unable to update the target scale: {error.message}"
             standing.say(ABLE, "FailedUpdateScale", words, holds=False)
-            standing.count(current)
+            standing.count(current, metrics=look.metrics)
             return
         standing.say(ABLE, "SucceededRescale", f"the HPA controller was able to update the target scale to {size}")
-        await self._recorder.normal(autoscaler, "SuccessfulRescale", f"New size: {size}; reason: {why}")
-        standing.count(current, size, scaled=True)
+        await self._recorder.normal(look.autoscaler, "SuccessfulRescale", f"New size: {size}; reason: {why}")
+        self._memories[look.key].note(look.spec.get("behavior"), current, size, _now())
+        standing.count(current, size, look.metrics, scaled=True)
 
     async def _write(self, key: Key, autoscaler: Obj, standing: Standing) -> None:
         path = f"/apis/autoscaling/v2/namespaces/{key[0]}/horizontalpodautoscalers/{key[1]}/status"
@@ -150,3 +212,13 @@ class Autoscalers(Controller[Key]):
         except ApiError as error:
             await self._recorder.warning(autoscaler, "FailedUpdateStatus", error.message)
             raise
+
+
+def _tolerances(spec: Obj) -> Tolerances:
+    behavior = spec.get("behavior") or {}
+    given = {side: (behavior.get(f"scale{side.title()}") or {}).get("tolerance") for side in ("down", "up")}
+    return Tolerances(**{side: float(quantity.parse(text)) for side, text in given.items() if text is not None})
+
+
+def _now() -> float:
+    return clock.now().timestamp()

@@ -29,6 +29,11 @@ class Target:
         return int((self._scale.get("spec") or {}).get("replicas") or 0)
 
     @property
+    def counted(self) -> int:
+        """How many there are."""
+        return int((self._scale.get("status") or {}).get("replicas") or 0)
+
+    @property
     def selector(self) -> str:
         """The labels of its pods, as text; empty where it has none."""
         return str((self._scale.get("status") or {}).get("selector") or "")
