@@ -14,7 +14,7 @@ import sys
 import urllib.error
 import urllib.request
 import venv
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from tests.real.build import locked
 from tests.real.processes import Process, free_port
 from tests.support.model_services import service
 
+from sliceworks.base import clock
 from sliceworks.serving.compile import manifests
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ CONTEXT = 4096
 ROOM = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 """What a CPU needs to be told."""
 _PACKAGES = Path(__file__).with_name("vllm.txt")
-_STARTS_WITHIN = 300
+_STARTS_WITHIN, _ENDS_WITHIN = 300, 60
 _MODEL = """
 import sys
 
@@ -135,7 +136,7 @@ def environment(home: Path) -> dict[str, str]:
 def running(home: Path, port: int = 0) -> Iterator[Vllm]:
     """A vLLM that serves the tiny model."""
     port = port or free_port()
-    command = [str(python()), "-m", MODULE, *rendered()["args"], "--host=127.0.0.1", f"--port={port}"]
+    command = ["setsid", str(python()), "-m", MODULE, *rendered()["args"], "--host=127.0.0.1", f"--port={port}"]
     process = Process("vllm", command, home / "vllm.log", env=environment(home))
     found = Vllm(port, process)
     try:
@@ -146,11 +147,10 @@ def running(home: Path, port: int = 0) -> Iterator[Vllm]:
 
 
 def _end(process: Process) -> None:
-    """It ends its own children when it is told to; when it is killed, they see that it is gone."""
+    """It ends its engine when it is told to end; of one that was killed the engine would stay, so its whole group goes."""
     if process.alive():
         os.kill(process.pid, signal.SIGTERM)
-        for _ in range(600):
-            if not process.alive():
-                break
-            signal.sigtimedwait((), 0.1)
+        clock.wait_until(lambda: not process.alive(), _ENDS_WITHIN)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.kill()
