@@ -88,8 +88,8 @@ class TwinCluster:
         self._options = (*(("--memory",) if memory else ()), *(() if workloads else ("--no-workloads",)), *options)
         self.url = f"https://127.0.0.1:{self._port}"
         self.process = Process("twin", self._command(), folder / "twin.log", env={**os.environ, "SLICEWORKS_HOME": str(folder)})
-        self._wait()
         self.kubeconfig = folder / "twins" / "contract" / "kubeconfig"
+        self._wait()
         self.authority, self.token = _credentials(self.kubeconfig)
         self.api = Api(self.url, self.authority, self.token)
 
@@ -109,7 +109,7 @@ class TwinCluster:
         self._wait()
 
     def _wait(self) -> None:
-        self.process.wait_until(lambda: answers(self.url, "/readyz"))
+        self.process.wait_until(lambda: answers(self.url, "/readyz") and self.kubeconfig.exists())
 
     def stop(self) -> None:
         """End it."""

@@ -111,14 +111,15 @@ async def _serve(
         limits = _limits(options.speed)
         server, cloud = Server(cluster.api.handle, limits), Server(cluster.serve_cloud, limits)
         port = await _listening(server, options.host, options.port, "--port", certificates.server_context(made))
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        url = f"https://{host}:{port}"
+        # Before anybody gets an answer.
+        config = kubeconfig.render(name=f"sliceworks-{options.name}", server=url, token=token, ca=ca.encode())
+        files.put(directory / "kubeconfig", config.encode(), mode=files.PRIVATE)
         # Google's clients and Terraform take plain HTTP, which is never offered to other machines.
         cloud_port = await _listening(cloud, _LOOPBACK, options.cloud_port, "--cloud-port")
         _debug(cluster, (server, cloud))
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        url = f"https://{host}:{port}"
         cluster.reached_at(url, ca.encode())
-        config = kubeconfig.render(name=f"sliceworks-{options.name}", server=url, token=token, ca=ca.encode())
-        files.put(directory / "kubeconfig", config.encode(), mode=files.PRIVATE)
         where = {"port": port, "url": url, "cloud_port": cloud_port, "cloud": f"http://{_LOOPBACK}:{cloud_port}"}
         about = {"pid": os.getpid(), **where, "started": clock.timestamp()}
         files.put(ready, orjson.dumps(about), mode=files.PRIVATE)
