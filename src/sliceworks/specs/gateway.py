@@ -162,11 +162,9 @@ class Timeouts(Spec):
     """How long it is waited for what."""
 
     connect: Seconds = 2.0
-    first_token: Seconds = Field(
-        default=120.0, description="From the request to the first byte of its answer; of one that is no stream to its last."
-    )
+    first_token: Seconds = Field(default=120.0, description="From the request to the first piece of a stream.")
     idle: Seconds = Field(default=60.0, description="Between two pieces of an answer.")
-    total: Seconds = 600.0
+    total: Seconds = Field(default=600.0, description="From the request to the end of its answer.")
 
 
 class Retries(Spec):

@@ -16,14 +16,15 @@ IMPATIENT = SimpleNamespace(total=20.0, first_token=3.0, idle=0.5)
 STEP = 0.25
 
 
-def begun(now: float, times: Any = TIMES) -> tuple[Any, Any]:
-    exchange = _Exchange(now, times)
-    return exchange, SimpleNamespace(served=SimpleNamespace(timeouts=times), reply=SimpleNamespace(connection=exchange.client))
+def begun(now: float, times: Any = TIMES, *, stream: bool = True) -> tuple[Any, Any]:
+    exchange = _Exchange(now, times, stream)
+    reply = SimpleNamespace(connection=exchange.client)
+    return exchange, SimpleNamespace(served=SimpleNamespace(timeouts=times), reply=reply, is_stream=stream)
 
 
 class _Exchange:
-    def __init__(self, now: float, times: Any) -> None:
-        self.times = times
+    def __init__(self, now: float, times: Any, stream: bool) -> None:
+        self.times, self.stream = times, stream
         self.began = self.last = now
         self.size = 0
         self.connection: object | None = object()
@@ -34,7 +35,10 @@ class _Exchange:
         """For how long one of its times has been up."""
         waits: list[float] = [self.began + self.times.total]
         if self.connection is not None and not self.client.full:
-            waits.append(self.last + self.times.idle if self.size else self.began + self.times.first_token)
+            if self.size:
+                waits.append(self.last + self.times.idle)
+            elif self.stream:
+                waits.append(self.began + self.times.first_token)
         return now - min(waits)
 
 
@@ -45,7 +49,7 @@ def test_what_is_late_is_found_within_a_step_and_nothing_else_is(times: Any) -> 
     for _ in range(4000):
         now += chance.choice((0.01, 0.1, 0.25, 0.4))
         if chance.random() < 0.2:
-            exchange, call = begun(now, times)
+            exchange, call = begun(now, times, stream=chance.random() < 0.7)
             calls[exchange] = call
             deadlines.add(exchange, call)
         for exchange in list(calls):
@@ -104,7 +108,7 @@ def test_a_stream_that_goes_on_is_seldom_looked_at() -> None:
         def connection(self, value: object) -> None:
             pass
 
-    exchange: Any = Watched(0.0, TIMES)
+    exchange: Any = Watched(0.0, TIMES, stream=True)
     _, call = begun(0.0)
     deadlines = Deadlines()
     deadlines.add(exchange, call)

@@ -248,7 +248,7 @@ def test_a_second_server_is_asked_when_the_first_takes_long_and_that_is_wanted()
     async def main() -> None:
         async with upstream(ttft=5.0) as slow, upstream() as quick:
             for hedge in ("20ms", None):
-                spec = document(slow.url, quick.url, balancing={"hedgeAfter": hedge}, timeouts={"firstToken": "600ms"})
+                spec = document(slow.url, quick.url, balancing={"hedgeAfter": hedge}, timeouts={"total": "600ms"})
                 async with gateway(spec) as gate:
                     got = [await gate.ask("POST", "/v1/chat/completions", chat(stream=number % 2 == 0)) for number in range(4)]
                     statuses = Counter(each.status for each in got)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.quotas import Quota
     from sliceworks.serving.gateway.servers import Group, Server
     from sliceworks.specs.gateway import Model, Timeouts
+
+_STREAM = re.compile(rb'"stream"[ \t\r\n]*:[ \t\r\n]*true')
+_STREAMING = ("/generate_stream", "/v1/generate")
 
 
 @dataclass(slots=True)
@@ -57,6 +61,11 @@ class Call:
     meter: Meter = field(default_factory=Meter)
     outcome: int = 0
     """The status of a refusal, which is written later."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the answer is to come piece by piece. Asked seldom, of calls that take long: the body is searched."""
+        return self.path.endswith(_STREAMING) or _STREAM.search(self.body) is not None
 
     def last_words(self, refusal: Refusal) -> bytes:
         """What is written where a stream breaks off: an event that says why."""

@@ -80,5 +80,7 @@ def _late(exchange: Exchange, call: Call, now: float) -> str:
     if exchange.connection is None or call.reply.connection.full:
         return ""
     if not exchange.size:
-        return f"nothing came within {times.first_token:g} s" if now > exchange.began + times.first_token else ""
+        # What is no stream comes when all of it is there.
+        silent = now > exchange.began + times.first_token and call.is_stream
+        return f"nothing came within {times.first_token:g} s" if silent else ""
     return f"nothing more came within {times.idle:g} s" if now > exchange.last + times.idle else ""
