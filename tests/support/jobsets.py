@@ -165,9 +165,17 @@ class Played:
         return {**keys, self.namespace: "NAMESPACE"}
 
     def check(self, case: str, *, real: bool, seen: Any = None, whole: bool = False) -> None:
-        """Compare with what the real JobSet did: the picture of everything unless something else was seen."""
-        found = self.picture(whole=whole) if seen is None else seen
-        goldens.check("workloads_jobset", case, found, real=real, words=self.words())
+        """Compare with what the real JobSet did: the picture of everything, once it has settled, unless something else was seen."""
+
+        def same() -> bool:
+            found = self.picture(whole=whole) if seen is None else seen
+            goldens.check("workloads_jobset", case, found, real=real, words=self.words())
+            return True
+
+        if seen is None:
+            self.until(same, f"the picture {case}")
+        else:
+            same()
 
 
 def pod_picture(pod: Obj) -> Obj:

@@ -104,6 +104,7 @@ def test_two_scale_the_same(scene: Scene) -> None:
         words, _, both = message.partition(": ")
         assert words == "pods by selector app=twice are controlled by multiple HPAs"
         assert sorted(both.strip("[]").split()) == ["autoscalers/first", "autoscalers/second"]
+        scene.events(name, "AmbiguousSelector")
         said = scene.events(name, "FailedComputeMetricsReplicas")
         assert {each["reason"] for each in said} >= {"AmbiguousSelector", "FailedComputeMetricsReplicas"}
 

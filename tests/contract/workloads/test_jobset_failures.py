@@ -19,6 +19,7 @@ def test_failure_without_a_policy(js: Played, real: bool) -> None:
     js.fail("js-a-1")
     js.until(lambda: js.condition("Failed"), "Failed")
     js.until_jobs("js-a-1")
+    js.until_counted("a", active=0)
     js.until_counted("b", active=0)
     js.check("no_policy", real=real)
 
