@@ -97,11 +97,8 @@ class Rollout:
 
     async def _leads_to_newcomers(self, obj: Object) -> bool:
         """Whether a route that is there already is to lead to somebody whom it did not lead to, and who may not answer yet."""
-        try:
-            live = await self.client.get(await self.client.resource_of(obj), obj["metadata"]["name"], self.namespace)
-        except NotFound:
-            return False
-        return bool(led_to(obj) - led_to(live) - {self.name})  # all servers together are no newcomers
+        live = await self.client.find(await self.client.resource_of(obj), obj["metadata"]["name"], self.namespace)
+        return live is not None and bool(led_to(obj) - led_to(live) - {self.name})  # all servers together are no newcomers
 
     def _stays(self, obj: Object) -> bool:
         return obj["kind"] == "Deployment" and obj["metadata"]["labels"].get(naming.COMPONENT) in self.untouched
