@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.base.errors import BadRequest, Conflict, NotFound, TooManyRequests
 from sliceworks.kube.transport import Response
 from sliceworks.schemas.field_errors import refusal, required
@@ -135,7 +136,7 @@ class Subresources:
             )  # fmt: skip
         budget = budgets[0]
         name, status = budget["metadata"]["name"], budget.get("status") or {}
-        if not _ready(pod) and _spares_unready(budget["spec"], status):
+        if not is_true(pod, "Ready") and _spares_unready(budget["spec"], status):
             return
         if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
             raise _over_budget(f"The disruption budget {name} is still being processed by the server.", retryAfterSeconds=10)
@@ -204,11 +205,6 @@ def _container(call: Call, pod: Obj) -> str:
 def _unprotected(pod: Obj) -> bool:
     status = pod.get("status") or {}
     return status.get("phase") in {"Succeeded", "Failed", "Pending"} or bool(pod["metadata"].get("deletionTimestamp"))
-
-
-def _ready(pod: Obj) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _spares_unready(spec: Obj, status: Obj) -> bool:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, quantity
-from sliceworks.base.conditions import condition
+from sliceworks.base.conditions import condition, is_true
 from sliceworks.twin.scheduler.requests import pod_requests
 from sliceworks.twin.workloads.autoscalers.readings import Reading, Unread
 
@@ -97,9 +97,8 @@ def by_ratio(crowd: Crowd, usage: int, target: int) -> int:
         return crowd.asked
     if not crowd.pods:
         raise Unread(f"unable to calculate ready pods: {_NO_PODS}")
-    ready = sum(
-        1 for pod in crowd.pods if pod["status"].get("phase") == "Running" and condition(pod, "Ready").get("status") == "True"
-    )
+    running = [pod for pod in crowd.pods if pod["status"].get("phase") == "Running"]
+    ready = sum(is_true(pod, "Ready") for pod in running)
     return min(_MOST, math.ceil(ratio * ready))
 
 
