@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tests.support.http import MERGE_PATCH, STRATEGIC_PATCH
@@ -40,7 +42,9 @@ class Stage:
     def offer(self, name: str, **resources: str) -> None:
         """Say what a node has."""
         offered = {"cpu": "4", "memory": "8Gi", "pods": "20", **{_resource(key): value for key, value in resources.items()}}
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": None}
+        # The node controller never forgets a name: one that has had the same heartbeat for 50 s, in however many cases, is lost.
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": now}
         status = {"allocatable": offered, "capacity": offered, "conditions": [ready]}
         self.api.patch(f"{_NODES}/{name}/status", {"status": status}, STRATEGIC_PATCH).ok()
 
@@ -131,6 +135,19 @@ class Stage:
 
     def delete(self, name: str) -> None:
         self.api.delete(f"{self.pods}/{name}", query=_NOW).ok()
+
+    def settle(self) -> None:
+        """Wait until the scheduler has forgotten the nodes of the case before: nodes and pods come to it on two lines."""
+        numbers = itertools.count()
+
+        def forgotten() -> bool:
+            name = f"probe-{next(numbers)}"
+            self.pod(name)
+            told = eventually(lambda: self.condition(name), what=f"a word on {name}")
+            self.delete(name)
+            return told.get("message") == "no nodes available to schedule pods"
+
+        eventually(forgotten, what="a scheduler that knows no nodes")
 
     def clear(self) -> None:
         """Take everything away."""

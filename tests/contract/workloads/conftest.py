@@ -58,6 +58,7 @@ def js(api: Api, ns: str, jobset: Gates) -> Played:
 def stage(api: Api, ns: str) -> Iterator[Stage]:
     """A stage for scheduling, empty before and after."""
     stage = Stage(api, ns)
+    stage.settle()
     yield stage
     stage.clear()
 
