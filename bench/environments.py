@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.measure import program, terraform
 from bench.measure.results import Measure
+from tests.real.processes import cpu_seconds
 
 from sliceworks.base import progress
 
@@ -119,8 +120,7 @@ class Home:
     def _work(self) -> Work:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         pid = (self.folder / "twins" / "default" / "twin.pid").read_text().split()[0]
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        whole = used.ru_utime + used.ru_stime + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        whole = used.ru_utime + used.ru_stime + cpu_seconds(int(pid))
         of_terraform = self.meter.seconds()
         return Work(whole - of_terraform, of_terraform)
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import urllib.error
 import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.real.build import build
 from tests.real.control_plane import ControlPlane
-from tests.real.processes import Process, free_port
+from tests.real.processes import Process, cpu_seconds, free_port
 from tests.real.programs import PROGRAMS
 from tests.support import kro as real_kro
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TUNED = (
     "--dynamic-controller-concurrent-reconciles=32",
@@ -75,8 +77,7 @@ class Engine:
     def cpu_seconds(self) -> float:
         """The time that the engine has worked so far."""
         assert self.process is not None
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.process.pid)
 
     @staticmethod
     def calls(resources: frozenset[str], page: str) -> Calls:

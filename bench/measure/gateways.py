@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.measure.http_load import KEY
-from tests.real.processes import free_port, resident_bytes
+from tests.real.processes import cpu_seconds, free_port, resident_bytes
 
 from sliceworks.base import progress, yamls
 
@@ -69,8 +69,7 @@ class Running:
 
     def cpu_seconds(self) -> float:
         """The time of processors that it has used."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self._process.pid)
 
     def resident_bytes(self) -> int:
         """The memory that it holds."""

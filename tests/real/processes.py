@@ -79,6 +79,11 @@ def resident_bytes(pid: int) -> int:
     return 0
 
 
+def cpu_seconds(pid: int) -> float:
+    """The processors' time that a process has used, to the nanosecond: its own clock, whose id is made of the process's."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
 def free_port() -> int:
     """A TCP port on loopback that nobody listens on right now."""
     with socket.socket() as probe:
