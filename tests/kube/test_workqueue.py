@@ -55,6 +55,24 @@ def test_later_is_at_the_earliest_time_asked_for() -> None:
     clock.run(main(), virtual=True)
 
 
+def test_a_moment_too_short_for_the_loop_s_clock() -> None:
+    """uvloop counts in milliseconds, and what rounds to none of them is no timer to it."""
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add_after("a", 0.0001)
+        queue.add_after("a", 60)
+        queue.add_after("b", 60)
+        queue.add_after("b", 0.0001)
+        queue.add_after("b", 0.00001)
+        assert sorted([await queue.get(), await queue.get()]) == ["a", "b"]
+        queue.done("a")
+        queue.done("b")
+        assert queue.idle
+
+    clock.run(main())
+
+
 def test_failures_in_a_row_wait_longer() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue(Backoff(first=1, cap=5, jitter=0))

@@ -28,7 +28,8 @@ class WorkQueue(Generic[K]):
         self._dirty: set[K] = set()
         self._working: set[K] = set()
         self._failures: dict[K, int] = {}
-        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
+        """When each is due, and what ends its waiting: uvloop's handles do not always say when."""
         self._getters: deque[asyncio.Future[None]] = deque()
         self._down = False
 
@@ -58,12 +59,12 @@ class WorkQueue(Generic[K]):
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
-        timer = self._timers.get(key)
-        if timer is not None:
-            if timer.when() <= due:
+        if key in self._timers:
+            before, timer = self._timers[key]
+            if before <= due:
                 return
             timer.cancel()
-        self._timers[key] = loop.call_at(due, self._due, key)
+        self._timers[key] = due, loop.call_at(due, self._due, key)
 
     def add_rate_limited(self, key: K, at_least: float = 0.0) -> float:
         """Look at this again after a failure: each in a row waits longer. Returns the seconds."""
@@ -111,7 +112,7 @@ class WorkQueue(Generic[K]):
     def shut_down(self) -> None:
         """Take nothing more; what waits is still handed out, what is due later is dropped."""
         self._down = True
-        for timer in self._timers.values():
+        for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         for getter in self._getters:
