@@ -153,3 +153,24 @@ def test_a_worker_outlives_the_cancellation_of_what_it_waits_for() -> None:
         return seen, failures
 
     assert clock.run(main(), virtual=True) == (["first", "second"], ["first: what it waited for was cancelled"])
+
+
+def test_what_a_cancelled_worker_was_at_waits_for_the_next() -> None:
+    async def main() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue()
+        ended: list[str] = []
+
+        async def act(key: str) -> None:
+            await asyncio.sleep(1)
+            ended.append(key)
+
+        queue.add("a")
+        for seconds in (0.5, 2.0):
+            worker = asyncio.create_task(work(queue, act, lambda key, error: None))
+            await asyncio.sleep(seconds)
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+        assert queue.idle
+        return ended
+
+    assert clock.run(main(), virtual=True) == ["a"]

@@ -143,6 +143,7 @@ async def work(queue: WorkQueue[K], act: Callable[[K], Awaitable[object]], faile
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
+                queue.add(key)  # half done: whoever works on this queue next looks at it again
                 raise
             # Not this worker was cancelled but something that it waited for: others must not be left without a worker.
             failed(key, RuntimeError("what it waited for was cancelled"))
