@@ -196,6 +196,19 @@ def test_removal_takes_the_objects(api: Api, ns: str) -> None:
     assert api.get(again.at(ns)).names == []
 
 
+def test_removal_of_a_kind_that_is_no_longer_served(api: Api, ns: str) -> None:
+    body = simple()
+    custom = define(api, body)
+    api.post(custom.at(ns), custom.object()).ok(201)
+    [version] = body["spec"]["versions"]
+    api.patch(custom.definition, {"spec": {"versions": [{**version, "served": False}]}}, MERGE_PATCH).ok(200)
+    eventually(lambda: api.get(custom.at(ns)).status == 404, what="it is served no more")
+    api.delete(custom.definition).ok(200)
+    eventually(lambda: api.get(custom.definition).status == 404, what="the definition is gone")
+    again = define(api, body)
+    assert api.get(again.at(ns)).names == []
+
+
 def test_names_that_clash(api: Api) -> None:
     first = simple()
     define(api, first)

@@ -76,7 +76,7 @@ class Customs:
         """The resource that a definition describes."""
         spec = definition["spec"]
         accepted = spec["names"]
-        storage = next(version for version in spec["versions"] if version.get("storage"))
+        storage = _stored(definition)
         has_status = any("status" in (version.get("subresources") or {}) for version in spec["versions"])
         selectable = {
             field["jsonPath"].removeprefix("."): field_of(field["jsonPath"].removeprefix("."))
@@ -98,6 +98,10 @@ class Customs:
             categories=tuple(accepted.get("categories") or ()),
             custom=True,
         )
+
+    def storage(self, definition: Obj) -> Version:
+        """The version that instances are stored in, which need not be served."""
+        return self._version(definition, _stored(definition))
 
     def _version(self, definition: Obj, version: Obj) -> Version:
         below = version.get("subresources") or {}
@@ -181,6 +185,10 @@ class Customs:
                 "lastTransitionTime": clock.timestamp(),
             },
         )
+
+
+def _stored(definition: Obj) -> Obj:
+    return next(version for version in definition["spec"]["versions"] if version.get("storage"))
 
 
 def _storage_hash(group: str, version: str, kind: str) -> str:

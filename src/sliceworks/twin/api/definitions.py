@@ -5,12 +5,14 @@ It works from what the store says now: being stopped anywhere loses nothing.
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import is_true
+from sliceworks.kube.backoff import Backoff
+from sliceworks.kube.workqueue import WorkQueue, work
 from sliceworks.schemas import crds
 from sliceworks.twin.api.calls import Call
 from sliceworks.twin.api.customs import FINALIZER, KEY
@@ -22,39 +24,38 @@ from sliceworks.twin.store.entries import DELETED, Change
 
 if TYPE_CHECKING:
     from sliceworks.twin.api.core import Core
-    from sliceworks.twin.api.resources import Resource
+    from sliceworks.twin.api.resources import Resource, Version
 
+log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 _USER = User("system:apiserver", groups=("system:masters",))
 
 
 class DefinitionController:
-    """Brings each definition to where it should be, one at a time."""
+    """Brings each definition to where it should be, one at a time. One that fails is tried again, and keeps no other waiting."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._queue: dict[str, None] = {}
-        self._ready = asyncio.Event()
+        self._queue: WorkQueue[str] = WorkQueue(Backoff(first=0.01, cap=60.0, jitter=0.0))
         self._terminating: dict[str, str] = {}
 
     async def run(self) -> None:
+        """Work until cancelled."""
         self._core.store.subscribe(self._changed)
-        while True:
-            await self._ready.wait()
-            self._ready.clear()
-            while self._queue:
-                name = next(iter(self._queue))
-                del self._queue[name]
-                self._reconcile(name)
-            await self._core.store.settled()
+        await work(self._queue, self._sync, self._failed)
 
     def _changed(self, change: Change) -> None:
         if change.resource == KEY:
-            self._queue[change.name] = None
-            self._ready.set()
+            self._queue.add(change.name)
         elif change.type == DELETED and change.resource in self._terminating:
-            self._queue[self._terminating[change.resource]] = None
-            self._ready.set()
+            self._queue.add(self._terminating[change.resource])
+
+    async def _sync(self, name: str) -> None:
+        self._reconcile(name)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        log.error("the definition %s", name, exc_info=error)
+        self._queue.add_rate_limited(name)
 
     def _reconcile(self, name: str) -> None:
         entry = self._core.store.get(KEY, "", name)
@@ -107,7 +108,7 @@ class DefinitionController:
         key = f"{spec['group']}/{spec['names']['plural']}"
         self._terminating[key] = definition["metadata"]["name"]
         if resource is not None:
-            self._delete_instances(resource)
+            self._delete_instances(resource, self._core.customs.storage(definition))
         if self._core.store.count(key):
             text = "CustomResource deletion is in progress"
             condition = _condition("Terminating", "True", "InstanceDeletionInProgress", text, clock.timestamp())
@@ -124,8 +125,7 @@ class DefinitionController:
         del metadata["finalizers"]
         self._core.store.remove(KEY, "", metadata["name"], definition)
 
-    def _delete_instances(self, resource: Resource) -> None:
-        version = resource.versions.get(resource.storage_version) or next(iter(resource.versions.values()))
+    def _delete_instances(self, resource: Resource, version: Version) -> None:
         call = _call(resource, version)
         for entry in list(self._core.store.scan(resource.stored_as)):
             if not entry.object()["metadata"].get("deletionTimestamp"):
@@ -136,7 +136,7 @@ class DefinitionController:
         self._core.store.put(KEY, "", definition["metadata"]["name"], definition)
 
 
-def _call(resource: Resource, version: Any) -> Call:
+def _call(resource: Resource, version: Version) -> Call:
     from sliceworks.kube.transport import Request
 
     target = Target("delete", "", resource.plural, resource.group, version.name)
