@@ -10,9 +10,12 @@ from tests.support.placing import HOST
 
 from sliceworks.base import clock
 from sliceworks.twin.cluster import Cluster
+from sliceworks.twin.scheduler import scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    import pytest
 
 
 class Town(Embedded):
@@ -107,3 +110,24 @@ def test_preempted_pods_leave_and_their_place_is_kept() -> None:
         assert sorted(placed.values()) == ["n0", "n1", "n2"]
 
     in_town(work)
+
+
+def test_a_pod_that_nobody_can_make_sense_of_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = scheduler.preempt
+
+    def broken(pod: Any, *others: Any) -> Any:
+        if pod.key[1] == "odd":
+            raise ArithmeticError
+        return look(pod, *others)
+
+    async def work(town: Town) -> dict[str, str]:
+        monkeypatch.setattr(scheduler, "preempt", broken)
+        await town.node("a", cpu="3")
+        await town.pod("before")
+        await town.pod("odd", cpu="9")
+        await town.pod("after")
+        await town.placed()
+        await town.pod("last")
+        return await town.placed()
+
+    assert in_town(work) == {"before": "a", "odd": "", "after": "a", "last": "a"}

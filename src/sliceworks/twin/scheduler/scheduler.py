@@ -65,6 +65,7 @@ class Scheduler(Controller[str]):
         view = self.view
         try:
             decision = decide(pod, view.snapshot)
+            found = self._room_for(pod, decision)
         except Exception:
             # One pod that cannot be understood must not keep the others waiting.
             log.exception("no decision for %s/%s", *pod.key)
@@ -73,13 +74,16 @@ class Scheduler(Controller[str]):
         if isinstance(decision, Placement):
             view.assume(pod, decision.node)
             return [self._bind(pod, decision.node)]
-        return self._fail(lane, pod, decision)
+        return self._fail(lane, pod, decision, found)
 
-    def _fail(self, lane: Lane, pod: Pod, failure: Unschedulable) -> list[Coroutine[Any, Any, None]]:
+    def _room_for(self, pod: Pod, decision: Placement | Unschedulable) -> Preemption | str:
+        """Who could make room for a pod that has no place; else why nobody can, if that was looked at."""
+        if isinstance(decision, Placement) or not decision.may_help:
+            return ""
+        return preempt(pod, self.view.snapshot, decision, self.view.budgets.values())
+
+    def _fail(self, lane: Lane, pod: Pod, failure: Unschedulable, found: Preemption | str) -> list[Coroutine[Any, Any, None]]:
         view = self.view
-        found: Preemption | str = ""
-        if failure.may_help:
-            found = preempt(pod, view.snapshot, failure, view.budgets.values())
         if isinstance(found, Preemption):
             view.nominate(pod, found.node.name, failure.rules)
             return [self.outcomes.preempt(pod, found, failure.message, view.outbid(pod, found.node.name))]
