@@ -100,3 +100,39 @@ def test_a_stream_that_ends_amid_a_chunk_says_so() -> None:
             assert b"backend_failed" in got.body
 
     clock.run(main())
+
+
+_JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (_JSON % 2 + b"{}{}", 200),
+        (_JSON % 2 + b"{}" + _JSON % 400 + b'{"to": "somebody else', 200),
+        (_JSON % 2 + b"{}HTTP/1.1 200 OK\r\nset-cookie: of-somebody-else", 200),
+        (b"HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\n{}", 204),
+        (b"HTTP/1.1 304 Not Modified\r\ncontent-length: 2\r\n\r\n{}", 304),
+    ],
+)
+def test_what_comes_after_an_answer_is_nobodys(answer: bytes, status: int) -> None:
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, body = await read_request(reader)
+            if head.startswith(b"GET"):
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                continue
+            asked.append(body)
+            writer.write(answer if len(asked) == 1 else _JSON % 9 + b'{"of": 2}')
+
+    async def main() -> None:
+        none = {"attempts": 0}
+        async with raw_upstream(serve) as url, gateway(document(url, kind="openai", retries=none)) as gate:
+            first, second = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
+            assert (first.status, second.status) == (status, 200)
+            assert second.json == {"of": 2}
+            assert len(asked) == 2
+
+    clock.run(main())

@@ -104,6 +104,8 @@ class UpstreamConnection(asyncio.Protocol):
                     raise Broken("the head of its answer has no end")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             exchange.fail(Broken(f"its answer is not HTTP: {type(error).__name__}"))
+            if self._exchange is None:
+                self._retire()
         except Broken as error:
             exchange.fail(error)
         exchange.wake()
@@ -111,7 +113,9 @@ class UpstreamConnection(asyncio.Protocol):
     # What the parser tells.
 
     def on_message_begin(self) -> None:
-        if self._exchange is not None:
+        if self._exchange is None:
+            self._retire()
+        else:
             self._exchange.headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -167,6 +171,11 @@ class UpstreamConnection(asyncio.Protocol):
         if self._paused and not self.closed:
             self._paused = False
             self._transport.resume_reading()
+
+    def _retire(self) -> None:
+        """More came than was asked for: whoever used the line next would be answered with what is left of that."""
+        self._pool.forget(self)
+        self.drop()
 
     def drop(self) -> None:
         """Drop the line."""
