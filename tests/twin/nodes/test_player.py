@@ -18,6 +18,8 @@ from sliceworks.twin.nodes.shapes import Shape, create_nodes, tpu_shape
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from sliceworks.kube.transport import Request, Response
+
 Object = dict[str, Any]
 SHAPE = Shape(pool="pool")
 
@@ -283,6 +285,38 @@ def test_a_player_that_starts_anew_goes_on_where_the_last_one_was() -> None:
                 await clock.sleep(38)
                 assert (await client.get(POD, "p"))["status"]["phase"] == "Running"
                 await clock.sleep(3)
+                assert (await client.get(POD, "p"))["status"]["phase"] == "Succeeded"
+
+    clock.run(main(), virtual=True)
+
+
+def test_an_answer_that_is_late_does_not_undo_what_the_watch_told_meanwhile() -> None:
+    class Slow:
+        """Answers questions about one pod a second late."""
+
+        def __init__(self, cluster: Cluster) -> None:
+            self._inner = cluster.transport()
+
+        async def send(self, request: Request, *, stream: bool = False) -> Response:
+            answer = await self._inner.send(request, stream=stream)
+            if request.method == "GET" and request.path.endswith("/pods/p"):
+                await clock.sleep(1)
+            return answer
+
+        async def close(self) -> None:
+            await self._inner.close()
+
+    async def main() -> None:
+        async with Cluster(ca="the authority", workloads=False) as cluster:
+            client = Client(cluster.transport())
+            await create_nodes(client, SHAPE, 1)
+            async with Nodes(Client(Slow(cluster)), rhythm=Rhythm(0, 0)):
+                await client.create(pod("p"))
+                await clock.sleep(5)
+                await client.patch(NODE, "gke-pool-0", {"metadata": {"annotations": {"looks": "anew"}}})
+                await clock.sleep(0.5)
+                await client.patch(POD, "p", {"metadata": {"annotations": {"sliceworks.dev/run-seconds": "20"}}})
+                await clock.sleep(30)
                 assert (await client.get(POD, "p"))["status"]["phase"] == "Succeeded"
 
     clock.run(main(), virtual=True)

@@ -220,9 +220,11 @@ class Nodes:
             if what.kind == "Pod":
                 self.lose_pod(Key(what.namespace, what.name))
             return
-        if obj["metadata"]["uid"] == track.uid:
+        version = int(obj["metadata"]["resourceVersion"])
+        # A newer state may have been told of, and planned for, while this answer was on its way.
+        if obj["metadata"]["uid"] == track.uid and version >= track.version:
             self._hold_address(what, obj)
-            track.version = int(obj["metadata"]["resourceVersion"])
+            track.version = version
             self._plans.plan(what, track, obj)
 
     async def _carry_out(self, what: What, track: Track, obj: Obj, step: Step, machine: Machine) -> None:
