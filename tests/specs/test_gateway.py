@@ -41,6 +41,10 @@ def test_the_examples_are_good(file: Path) -> None:
         ({"models": [{"name": "m"}]}, "give backends, or discover"),
         ({"models": [{"name": "m m", "backends": MODEL["backends"]}]}, "must be a model's name without spaces"),
         ({"models": [{"name": "m", "backends": [{"kind": "openai", "url": "x:8000"}]}]}, "a url is such as http://gemma:8000"),
+        *(
+            ({"models": [{"name": "m", "backends": [{"kind": "openai", "url": url}]}]}, f"http://gemma:8000, found '{url}'")
+            for url in ("http://x:99999", "http://x:http", "http://x:0", "http://a..b:80", f"http://{'a' * 64}.b")
+        ),
         ({"models": [{"name": "m", "backends": [{"kind": "sax", "url": "http://x"}]}]}, "is a path such as /sax/test/llama7b"),
         ({"models": [{"name": "m", "backends": [{"kind": "vllm", "url": "http://x"}]}]}, "kind"),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -41,6 +41,14 @@ def _model_name(value: str) -> str:
     if not _MODEL.fullmatch(value):
         raise ValueError(f"must be a model's name without spaces, quotes and backslashes, found {value!r}")
     return value
+
+
+def _names_a_place(parts: SplitResult) -> bool:
+    """Whether there can be a machine of this name, and such a port."""
+    try:
+        return bool(parts.hostname and parts.hostname.encode("idna")) and parts.port != 0
+    except ValueError:
+        return False
 
 
 Bytes = Annotated[int, BeforeValidator(_bytes)]
@@ -133,7 +141,7 @@ class Backend(Spec):
                 raise ValueError(f"the url of a sax backend is a path such as /sax/test/llama7b, found {self.url!r}")
             return self
         parts = urlsplit(self.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        if parts.scheme not in {"http", "https"} or parts.query or parts.fragment or not _names_a_place(parts):
             raise ValueError(f"a url is such as http://gemma:8000, found {self.url!r}")
         return self
 
