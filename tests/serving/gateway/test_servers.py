@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
 from tests.support.gateways import chat, document, gateway, raw_upstream, read_request, until, upstream
 
 from sliceworks.base import clock
+from sliceworks.serving.gateway.http.exchange import WHOLE, Exchange, Late
+from sliceworks.serving.gateway.http.pool import Pool
 from sliceworks.serving.gateway.servers import Group, Server
 from sliceworks.specs.gateway import Backend, Balancing, Health
 
@@ -191,6 +194,24 @@ def test_an_unavailable_server_is_replaced_by_another_and_a_broken_request_is_no
     clock.run(main())
 
 
+def test_a_route_that_a_server_does_not_have_shuts_nobody_out() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_request(reader)
+            if b"embeddings" in head:
+                writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\ncontent-length: 9\r\n\r\nnot found")
+            else:
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
+
+    async def main() -> None:
+        async with raw_upstream(answer) as url, gateway(document(url, kind="openai", health={"failures": 2})) as gate:
+            for _ in range(4):
+                assert (await gate.ask("POST", "/v1/embeddings", {"model": "m", "input": "x"})).status == 404
+            assert not gate.program.application.state.servers[0].circuit_open
+
+    clock.run(main())
+
+
 def test_tries_have_a_budget() -> None:
     async def main() -> None:
         async with upstream(error_rate=1.0, error_status=503) as bad:
@@ -223,6 +244,33 @@ def test_a_line_that_the_server_has_just_closed_is_no_failure() -> None:
             got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
             assert [each.status for each in got] == [200, 200]
             assert len(asked) == 3
+
+    clock.run(main())
+
+
+def test_a_server_that_is_reached_too_late_is_not_asked() -> None:
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            asked.append((await read_request(reader))[0])
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+    async def main() -> None:
+        async with raw_upstream(answer) as url:
+            pool = Pool("127.0.0.1", int(url.rpartition(":")[2]))
+            late, soon = Exchange(), Exchange()
+            connecting = asyncio.ensure_future(pool.begin(b"GET /late HTTP/1.1\r\n\r\n", b"", late, 5))
+            await asyncio.sleep(0)
+            late.fail(Late("its time is up"))
+            await connecting
+            with pytest.raises(Late):
+                await late.wait(WHOLE)
+            # The line is there for the next one.
+            await pool.begin(b"GET /soon HTTP/1.1\r\n\r\n", b"", soon, 5)
+            await soon.wait(WHOLE)
+            assert (asked, pool.open) == ([b"GET /soon HTTP/1.1\r\n\r\n"], 1)
+            pool.close()
 
     clock.run(main())
 

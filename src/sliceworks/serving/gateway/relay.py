@@ -53,6 +53,9 @@ class Relay:
             await self._deliver(call, exchange)
             # A plain 500 may be the request's own fault, and is at Triton: it must not shut out the requests of others.
             failed = exchange.status in _UNWELL
+        except Refusal as refusal:
+            failed = refusal.status in _UNWELL
+            raise
         except asyncio.CancelledError:
             judged = False
             raise

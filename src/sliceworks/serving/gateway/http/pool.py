@@ -32,7 +32,10 @@ class Pool:
         connection = None if fresh else self._take()
         if connection is None:
             connection = await self._connect(timeout)
-        connection.start(exchange, head, body)
+        if exchange.over:
+            self.give_back(connection)  # Its time was up before there was a line.
+        else:
+            connection.start(exchange, head, body)
 
     def _take(self) -> UpstreamConnection | None:
         while self._idle:
