@@ -160,3 +160,27 @@ def test_objects_that_come_in_halves() -> None:
             assert got.json["choices"][0]["message"]["content"] == "é" * 20 + '}{"\\end'
 
     clock.run(main())
+
+
+def test_a_line_that_the_server_has_just_closed_is_no_failure() -> None:
+    answer = b'{"streamContent": {"samples": [{"text": "hi"}]}}'
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_request(reader)
+            asked.extend([head] if head.startswith(b"POST") else [])
+            if head.startswith(b"POST") and len(asked) == 2:
+                return  # It takes the second request and hangs up, as a server does whose patience with idle lines is over.
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(answer) + answer)
+
+    async def main() -> None:
+        spec = {"kind": "jetstream", "retries": {"attempts": 0}, "health": {"every": "1h", "failures": 1}}
+        async with raw_upstream(serve) as url, gateway(document(url, **spec)) as gate:
+            await until(lambda: gate.program.application.state.servers[0].checked)
+            got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
+            assert [each.json["choices"][0]["message"]["content"] for each in got] == ["hi", "hi"]
+            assert len(asked) == 3
+            await until(gate.idle)
+
+    clock.run(main())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving import asking
-from sliceworks.serving.gateway.http.exchange import FIRST, Exchange
+from sliceworks.serving.gateway.http.exchange import FIRST, Broken, Exchange
 from sliceworks.serving.gateway.refusals import broken_backend
 from sliceworks.serving.gateway.relay import foreign, is_expected
 
@@ -82,26 +82,39 @@ async def _pieces(application: Application, call: Call, server: Server, question
     lines = "".join(f"{name}: {value}\r\n" for name, value in question.headers.items()).encode()
     start = f"POST {server.prefix}{question.path} HTTP/1.1\r\n".encode()
     length = b"content-length: %d\r\nx-request-id: %b\r\n\r\n" % (len(question.body), call.id)
-    exchange = Exchange()
-    with application.relay.watched(exchange, call):
-        head = start + server.host_line + server.authorization + lines + length
-        await server.pool.begin(head, question.body, exchange, call.served.timeouts.connect)
-        await exchange.wait(FIRST)
-        if not is_expected(exchange):
-            raise foreign(exchange)
-        if exchange.status != 200:
-            raise _said_no(exchange)
-        heard: asyncio.Queue[bytes | None] = asyncio.Queue()
-        for piece in exchange.pieces:
-            heard.put_nowait(piece)
-        if exchange.over:
-            heard.put_nowait(None)
-        else:
-            exchange.sink, exchange.on_end = heard.put_nowait, lambda: heard.put_nowait(None)
-        while (found := await heard.get()) is not None:
-            yield found
-        if exchange.error is not None:
-            raise exchange.error
+    head = start + server.host_line + server.authorization + lines + length
+    for fresh in (False, True):
+        exchange = Exchange()
+        with application.relay.watched(exchange, call):
+            try:
+                await server.pool.begin(head, question.body, exchange, call.served.timeouts.connect, fresh=fresh)
+                await exchange.wait(FIRST)
+            except Broken as error:
+                if error.clean and not fresh:
+                    continue  # The server had ended an idle line just when it was used again.
+                raise
+            heard = _heard(exchange)
+            while (found := await heard.get()) is not None:
+                yield found
+            if exchange.error is not None:
+                raise exchange.error
+            return
+
+
+def _heard(exchange: Exchange) -> asyncio.Queue[bytes | None]:
+    """What has come of an answer, what comes, and None at its end; raises the Refusal where it is none."""
+    if not is_expected(exchange):
+        raise foreign(exchange)
+    if exchange.status != 200:
+        raise _said_no(exchange)
+    heard: asyncio.Queue[bytes | None] = asyncio.Queue()
+    for piece in exchange.pieces:
+        heard.put_nowait(piece)
+    if exchange.over:
+        heard.put_nowait(None)
+    else:
+        exchange.sink, exchange.on_end = heard.put_nowait, lambda: heard.put_nowait(None)
+    return heard
 
 
 def _said_no(exchange: Exchange) -> Refusal:
