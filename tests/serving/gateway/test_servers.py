@@ -9,6 +9,7 @@ import pytest
 from tests.support.gateways import chat, document, gateway, raw_upstream, read_request, until, upstream
 
 from sliceworks.base import clock
+from sliceworks.serving.gateway.health import check
 from sliceworks.serving.gateway.http.exchange import WHOLE, Exchange, Late
 from sliceworks.serving.gateway.http.pool import Pool
 from sliceworks.serving.gateway.servers import Group, Server
@@ -244,6 +245,21 @@ def test_a_line_that_the_server_has_just_closed_is_no_failure() -> None:
             got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
             assert [each.status for each in got] == [200, 200]
             assert len(asked) == 3
+
+    clock.run(main())
+
+
+def test_a_look_on_a_line_that_the_server_has_just_closed_tells_nothing_of_it() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        await read_request(reader)
+
+    async def main() -> None:
+        async with raw_upstream(answer) as url:
+            looked_at = server(url.removeprefix("http://"))
+            assert [await check(looked_at) for _ in range(4)] == [True] * 4
+            looked_at.close()
 
     clock.run(main())
 

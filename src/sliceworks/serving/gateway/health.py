@@ -70,15 +70,26 @@ async def check(server: Server) -> bool:
     """Whether a server says that it is well. One that has no such page, and says so, lives at least."""
     path = server.health.path or PATHS[server.backend.kind]
     head = b"GET %b HTTP/1.1\r\n%b%b\r\n" % ((server.prefix + path).encode(), server.host_line, server.authorization)
-    exchange = Exchange()
     try:
         async with asyncio.timeout(server.health.timeout):
-            await server.pool.begin(head, b"", exchange, server.health.timeout)
-            await exchange.wait(WHOLE)
+            status = await _status(server, head)
     except (TimeoutError, Broken):
         return False
+    if server.health.path or server.backend.kind != "openai":
+        return status < 400
+    return status < 500
+
+
+async def _status(server: Server, head: bytes, *, fresh: bool = False) -> int:
+    """What a server answers with. One that ended an idle line just when it was used again is asked once more."""
+    exchange = Exchange()
+    try:
+        await server.pool.begin(head, b"", exchange, server.health.timeout, fresh=fresh)
+        await exchange.wait(WHOLE)
+    except Broken as error:
+        if error.clean and not fresh:
+            return await _status(server, head, fresh=True)
+        raise
     finally:
         exchange.cancel()
-    if server.health.path or server.backend.kind != "openai":
-        return exchange.status < 400
-    return exchange.status < 500
+    return exchange.status
