@@ -129,9 +129,9 @@ class Cloud:
         self.working = {name: self.working.get(name, now) for name in works}
         self._metrics.pools = Counter(pool.status for pool in self.pools.values() if pool.ours)
         for flight in [each for each in self._flights.values() if each.began < began]:
-            if flight.unsure:
+            if flight.unsure and self._flies(flight):
                 del self._flights[flight.name]
-            elif flight.operation:
+            elif flight.operation and self._flies(flight):
                 await self._settle(flight)
         self._metrics.in_flight, self._metrics.limit = len(self._flights), self.window.limit
 
@@ -162,6 +162,9 @@ class Cloud:
         except SliceworksError as error:
             del self._flights[flight.name]
             self._refused(flight, error)
+        except Exception:
+            log.exception("node pool %s: a bug; what became of it shows in the next list", flight.name)
+            self._unsure(flight, clock.loop_time())
         else:
             # Only a LIST that begins from now on is sure to show what became of it.
             flight.operation, flight.began = operation.name, clock.loop_time()
@@ -233,7 +236,7 @@ class Cloud:
             self._teller.succeeded(flight)
             return
         operation = await self._operation(flight)
-        if operation is not None and not operation.done:
+        if (operation is not None and not operation.done) or not self._flies(flight):
             return
         self._ended(flight)
         fault = operation.fault if operation is not None else None
@@ -253,6 +256,10 @@ class Cloud:
         except SliceworksError as error:
             log.info("the operation %s cannot be read: %s", flight.operation, error)
             return None
+
+    def _flies(self, flight: Flight) -> bool:
+        """Whether this request has not given way to a later one meanwhile."""
+        return self._flights.get(flight.name) is flight
 
     def _ended(self, flight: Flight) -> None:
         self._flights.pop(flight.name, None)

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 32
 _SELDOM = 5.0  # seconds between two writes that are not urgent about one object
 _AGAIN = 2.0  # seconds after which a failed write is worth another look
+_AFTER_A_BUG = 10.0
 
 
 class Cluster:
@@ -84,6 +85,9 @@ class Cluster:
         except SliceworksError as error:
             log.warning("%s %s/%s cannot be written: %s", about.kind, about.namespace, about.name, error)
             self._not_before[key] = clock.loop_time() + _AGAIN
+        except Exception:
+            log.exception("%s %s/%s: a bug; looking again in %g s", about.kind, about.namespace, about.name, _AFTER_A_BUG)
+            self._not_before[key] = clock.loop_time() + _AFTER_A_BUG
         finally:
             self._writing.pop(key, None)
             self._changed()
