@@ -13,7 +13,7 @@ from sliceworks.kube.well_known import POD
 from sliceworks.serving.gateway import discovery
 from sliceworks.serving.gateway.app import Application
 from sliceworks.serving.gateway.discovery import Discoverer, backends
-from sliceworks.serving.gateway.state import State
+from sliceworks.serving.gateway.state import State, make_server
 from sliceworks.specs.gateway import Discovery
 from sliceworks.twin.cluster import Cluster
 
@@ -109,6 +109,22 @@ def test_servers_come_and_go_with_their_pods(monkeypatch: pytest.MonkeyPatch, ca
             await asyncio.gather(task, return_exceptions=True)
 
     clock.run(main())
+
+
+def test_servers_that_were_found_follow_a_changed_document() -> None:
+    async def main() -> None:
+        discover = {"kind": "echo", "labels": {"app": "a"}}
+        plain, careful = (
+            document(models=[{"name": "m", "discover": discover}], health={"failures": failures}) for failures in (5, 1)
+        )
+        state = State(plain)
+        [found] = backends(WANTED, [service(http=80)], [pod("one", "10.0.0.1")])
+        state.models["m"].group.replace([make_server(found, plain)])
+        assert State(plain, state).servers == state.servers
+        [changed] = State(careful, state).servers
+        assert (changed.backend, changed.health.failures) == (found, 1)
+
+    clock.run(main(), virtual=True)
 
 
 async def _until(true: Any) -> None:

@@ -83,6 +83,28 @@ def test_what_did_not_change_goes_on_as_it_was(tmp_path: Path) -> None:
     clock.run(main())
 
 
+def test_models_on_one_server_are_counted_apart_and_the_server_as_a_whole(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+
+    async def main() -> None:
+        async with upstream(models=("*",), ttft=10.0) as one:
+            write(file, {"models": [model(one.url), model(one.url, "n")]})
+            async with gateway(read_document(file).spec, file) as gate:
+                for drain in ("1s", "2s"):
+                    async with await Client.open(gate.port) as client:
+                        client.send("POST", "/v1/chat/completions", chat())
+                        await until(lambda: one.engine.under_way == 1)
+                        numbers = await gate.numbers()
+                        assert 'vllm:num_requests_running{model_name="m"} 1\n' in numbers
+                        assert 'vllm:num_requests_running{model_name="n"} 0\n' in numbers
+                        assert f'sliceworks_gateway_backend_outstanding{{backend="{one.url}"}} 1\n' in numbers
+                    await until(gate.idle)
+                    write(file, {"models": [model(one.url), model(one.url, "n")], "drain": drain})
+                    await gate.program.reload()
+
+    clock.run(main())
+
+
 @pytest.mark.parametrize(
     ("spec", "says"),
     [

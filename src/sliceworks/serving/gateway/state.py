@@ -14,9 +14,11 @@ from sliceworks.serving.gateway.servers import Group, Server
 from sliceworks.specs.gateway import Gateway, Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from sliceworks.specs.gateway import Backend, GatewaySpec, Model, Secret
+    from sliceworks.specs.gateway import Backend, GatewaySpec, Health, Model, Secret
+
+    Known = tuple[Backend, Health, float, bytes]
 
 
 class State:
@@ -32,10 +34,7 @@ class State:
         self.anonymous: Caller | None = anonymous
         self.keys = Keys(dict(_callers(spec, before)), anonymous)
         self.admin_key = digest_of(read_secret(spec.admin.key)) if spec.admin is not None and spec.admin.key else None
-        known: dict[object, Server] = {}
-        if before is not None:
-            known = {(s.backend, s.health, s.slow_start, s.authorization): s for s in before.servers}
-        self.models = {each.name: _served(each, spec, before, known) for each in spec.models}
+        self.models = {each.name: _served(each, spec, before) for each in spec.models}
         self._names = {alias: served for served in self.models.values() for alias in (served.name, *served.model.aliases)}
         self.budget: Budget = before.budget if before is not None and before.spec.retries == spec.retries else _budget(spec)
 
@@ -59,21 +58,21 @@ def _callers(spec: GatewaySpec, before: State | None) -> Iterator[tuple[bytes, C
         yield digest, caller_of(key, before.keys if before is not None else None)
 
 
-def _served(model: Model, spec: GatewaySpec, before: State | None, known: dict[object, Server]) -> Served:
+def _served(model: Model, spec: GatewaySpec, before: State | None) -> Served:
     old = before.models.get(model.name) if before is not None else None
+    # Models on the same server count apart what they ask it: none goes on with another's.
+    known = {(s.backend, s.health, s.slow_start, s.authorization): s for s in old.group.servers} if old is not None else {}
     servers = [make_server(backend, spec, known) for backend in model.backends]
     if old is not None and model.discover is not None and old.model.discover == model.discover:
         listed = {server.backend for server in servers}
-        found = [
-            server for server in old.group.servers if server.backend not in listed and server.backend not in old.model.backends
-        ]
-        servers += found
+        found = [server.backend for server in old.group.servers if server.backend not in {*listed, *old.model.backends}]
+        servers += [make_server(backend, spec, known) for backend in found]
     quota = old.quota if old is not None and old.quota.rate == model.rate else Quota(model.rate, f"the model {model.name}")
     timeouts = model.timeouts or spec.timeouts
     return Served(model, Group(model.name, servers, spec.balancing), quota, timeouts, model.max_tokens or spec.caps.max_tokens)
 
 
-def make_server(backend: Backend, spec: GatewaySpec, known: dict[object, Server] | None = None) -> Server:
+def make_server(backend: Backend, spec: GatewaySpec, known: Mapping[Known, Server] | None = None) -> Server:
     """The server that a document describes; the one that is at work already where nothing about it changed."""
     credential = read_secret(backend.credential) if backend.credential is not None else ""
     made = Server(backend, spec.health, spec.balancing.slow_start, credential)
