@@ -30,3 +30,14 @@ def test_autoscalers_and_why_they_do_not_scale() -> None:
         "trouble": {"object": "horizontalpodautoscaler/densenet", "words": "no metrics", "remedy": "install an adapter"},
     }
     assert told[1]["trouble"] is None
+
+
+def test_what_a_deployment_that_nobody_waited_for_has_left() -> None:
+    left = ("apply httproute/densenet", "remove service/densenet-canary")
+    record = Record(example("densenet-triton"), {}, frozenset(), "uid", "2026-11-15T10:00:00Z", "triton", left)
+    seen = Seen(record, Standing(()), (), (), ())
+    assert model_page.render(seen).endswith(
+        "\nleft to do: apply httproute/densenet, remove service/densenet-canary\n"
+        "            `sliceworks models deploy -f FILE -n triton` waits for what must come before, and does it\n"
+    )
+    assert model_page.data(seen)["left"] == list(left)

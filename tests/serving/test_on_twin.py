@@ -98,11 +98,13 @@ class Platform:
         kinds = [Resource(group, "v1", kind, f"{kind.lower()}s") for group, kind in ROUTES if kind in LEADING]
         return [each for kind in kinds for each in (await self.client.list(kind, namespace)).items]
 
-    async def deploy(self, service: ModelService, timeout: float = 3600) -> deploying.Rollout:
+    async def deploy(self, service: ModelService, timeout: float = 3600, *, wait: bool = True) -> deploying.Rollout:
         document = service.model_dump(by_alias=True, exclude_unset=True, mode="json")
         made = deploying.Rollout(self.client, service, document, service.metadata.namespace or "default")
         await made.prepare()
-        await made.follow(await made.apply(self.told.append, timeout), self.told.append, timeout)
+        record = await made.apply(self.told.append, timeout, wait=wait)
+        if wait:
+            await made.follow(record, self.told.append, timeout)
         return made
 
     async def seen(self, name: str, namespace: str) -> cluster.Seen:
@@ -278,6 +280,78 @@ def test_a_canary_that_never_gets_ready_gets_no_requests_and_is_given_up_at_once
         await platform.deploy(alone)
         assert clock.loop_time() - before < 15
         assert await platform.names(SERVICE, "triton") == {"densenet-mesh"}
+
+    played(play)
+
+
+def test_a_canary_that_nobody_waits_for_gets_its_share_when_somebody_does() -> None:
+    async def play(platform: Platform) -> None:
+        async def left(service: ModelService) -> tuple[str, ...]:
+            began = clock.loop_time()
+            await platform.deploy(service, wait=False)
+            assert clock.loop_time() - began < 1
+            return (await cluster.one_record(platform.client, "densenet-mesh", "triton")).left
+
+        async def leads_to() -> set[str]:
+            [route] = await platform.routes("triton")
+            return led_to(route)
+
+        await platform.install_routes()
+        both = example("densenet-triton-mesh")
+        alone = changed("densenet-triton-mesh", "  canary:\n    weight: 10\n    image: nvcr.io/nvidia/tritonserver:25.09-py3\n", "")
+        versions = {"densenet-mesh-stable", "densenet-mesh-canary"}
+        await platform.deploy(alone)
+        # 1. The new servers start, and get nothing yet.
+        assert await left(both) == ("apply virtualservice/densenet-mesh", "remove destinationrule/densenet-mesh")
+        assert await leads_to() == {"densenet-mesh"}
+        assert "densenet-mesh-canary" in await platform.names(DEPLOYMENT, "triton")
+        # 2. Who waits, or comes when they are ready, gives them their share.
+        await platform.deploy(both)
+        assert not await left(both)
+        assert await leads_to() == versions
+        # 3. They go when all proxies have heard that they are not asked any more: nobody who does not wait knows.
+        gone = await left(alone)
+        assert {f"remove service/{name}" for name in versions} <= set(gone)
+        assert "remove deployment/densenet-mesh-canary" in gone
+        assert await leads_to() == {"densenet-mesh"}
+        assert versions <= await platform.names(SERVICE, "triton")
+        await platform.deploy(alone)
+        assert not (await platform.seen("densenet-mesh", "triton")).record.left
+        assert await platform.names(SERVICE, "triton") == {"densenet-mesh"}
+
+    played(play)
+
+
+def test_what_comes_after_a_job_is_left_until_somebody_waits_for_it() -> None:
+    async def play(platform: Platform) -> None:
+        began = clock.loop_time()
+        await platform.deploy(example("llama2-7b-saxml"), wait=False)
+        assert clock.loop_time() - began < 1
+        seen = await platform.seen("llama2-7b", "saxml")
+        assert {"apply deployment/llama2-7b-admin", "apply deployment/llama2-7b"} <= set(seen.record.left)
+        assert await platform.names(DEPLOYMENT, "saxml") == set()
+        assert len(await platform.names(JOB, "saxml")) == 1
+        await platform.deploy(example("llama2-7b-saxml"))
+        seen = await platform.seen("llama2-7b", "saxml")
+        assert (seen.standing.state, seen.record.left) == ("ready", ())
+
+    played(play)
+
+
+def test_a_gateway_that_was_left_without_waiting_forgets_who_left() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.install_routes()
+        canary = "  canary:\n    weight: 10\n    image: nvcr.io/nvidia/tritonserver:25.09-py3\n"
+        one = changed("densenet-triton-mesh", canary, "  gateway: {image: 'g:1'}\n", ("replicas: 2", "replicas: 1"))
+        other = one.model_copy(update={"metadata": one.metadata.model_copy(update={"name": "other"})})
+        for each in (one, other):
+            await platform.deploy(each)
+        moved = changed("densenet-triton-mesh", canary, "  gateway: {image: 'g:1', name: second}\n", ("replicas: 2", "replicas: 1"))
+        await platform.deploy(moved, wait=False)
+        await platform.deploy(moved)
+        written = (await platform.client.get(CONFIG_MAP, "gateway", "triton"))["data"]
+        assert "densenet-mesh" not in str(written)
+        assert "other" in str(written)
 
     played(play)
 

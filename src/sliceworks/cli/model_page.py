@@ -43,12 +43,18 @@ def render(seen: Seen) -> str:
         pages.append(tables.render(("autoscaler", "replicas", "state"), rows))
     told = [_told("not ready", each) for each in seen.causes]
     told += [_told("not scaled", each.trouble) for each in seen.scalings if each.trouble]
+    told += _left(seen)
     return "\n".join([*pages, *(["".join(told)] if told else [])])
 
 
 def _told(what: str, cause: Cause) -> str:
     remedy = f"{'':{len(what) + 2}}{cause.remedy}\n" if cause.remedy else ""
     return f"{what}: {cause}\n{remedy}"
+
+
+def _left(seen: Seen) -> list[str]:
+    finish = f"`sliceworks models deploy -f FILE -n {seen.record.namespace}` waits for what must come before, and does it"
+    return [f"left to do: {', '.join(seen.record.left)}\n            {finish}\n"] if seen.record.left else []
 
 
 def data(seen: Seen) -> Object:
@@ -64,6 +70,7 @@ def data(seen: Seen) -> Object:
         ],
         "endpoints": [{"service": name, "port": port, "address": address} for name, port, address in _endpoints(seen)],
         "causes": [asdict(each) for each in seen.causes],
+        "left": list(seen.record.left),
         "autoscalers": [asdict(each) for each in seen.scalings],
         "document": seen.record.document,
     }

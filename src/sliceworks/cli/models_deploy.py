@@ -23,7 +23,12 @@ _COLUMNS = ("name", "namespace", "engine", "models", "on", "capacity", "usd/hour
 @click.option(
     "--dry-run", type=click.Choice(["none", "client", "server"]), default="none", show_default=True, help="Print, or ask."
 )
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until everything is ready.")
+@click.option(
+    "--wait/--no-wait",
+    default=True,
+    show_default=True,
+    help="Wait until everything is ready; or leave what would have to wait, which `models show` then names.",
+)
 @options.timeout(3600)
 @options.namespace
 @options.cluster
@@ -57,9 +62,11 @@ def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: s
         options.confirm(f"Apply {len(objects)} objects in {place}?", yes)
         ends = clock.loop_time() + timeout
         with progress.working(f"Deploying {service.metadata.name}") as step:
-            record = await rollout.apply(step, timeout)
+            record = await rollout.apply(step, timeout, wait=wait)
             if wait:
                 await rollout.follow(record, step, ends - clock.loop_time())
+        if record.left:
+            progress.say(f"Left to do: {', '.join(record.left)}. The same command without --no-wait waits, and does it.")
 
     connections.on_cluster(work, where)
     return 0

@@ -68,14 +68,25 @@ class Rollout:
             await self._apply(each, dry=True)
         return self._objects
 
-    async def apply(self, tell: Callable[[str], None], timeout: float) -> Record:
+    async def apply(self, tell: Callable[[str], None], timeout: float, *, wait: bool = True) -> Record:
         """Apply everything in order. A Job waits for the servers before it, and what comes after waits for the Job. A route that
-        is to lead to somebody more waits until they answer."""
-        ends = clock.loop_time() + timeout
+        is to lead to somebody more waits until they answer. What nobody waits for, or what waits too long, is recorded as left."""
         # 1. The record first: it owns the rest, and names also what may have to go.
         record = await self._write_record(self._recorded())
+        try:
+            # 2. The objects.
+            await self._apply_objects(record, tell, clock.loop_time() + (timeout if wait else 0))
+            # 3. What is no longer part of it.
+            await self._prune(wait=wait)
+        except TimedOut:
+            record = await self._write_record(self._recorded(), self._left())
+            if wait:
+                raise
+            return record
+        return await self._write_record()
+
+    async def _apply_objects(self, record: Record, tell: Callable[[str], None], ends: float) -> None:
         owners = [each.owner for each in self._sharing()]
-        # 2. The objects.
         for each in self._objects:
             if each["kind"] == "Job" or (each["kind"] in LEADING and await self._leads_to_newcomers(each)):
                 await self._until_ready(record, tell, ends)
@@ -87,9 +98,11 @@ class Rollout:
             await self._apply(each)
             if each["kind"] == "Job":
                 await self._until_ready(record, tell, ends)
-        # 3. What is no longer part of it.
-        await self._prune()
-        return await self._write_record()
+
+    def _left(self) -> list[str]:
+        """What has not been done of it, a step a line."""
+        waiting = [each for each in self._objects if not (each["metadata"].get("ownerReferences") or self._stays(each))]
+        return [f"apply {records.reference(each)}" for each in waiting] + [f"remove {each}" for each in sorted(self._gone())]
 
     async def follow(self, record: Record, tell: Callable[[str], None], timeout: float) -> None:
         """Wait until everything is ready."""
@@ -131,18 +144,29 @@ class Rollout:
     def _recorded(self) -> frozenset[Reference]:
         return self._before.objects if self._before else frozenset()
 
-    async def _write_record(self, more: frozenset[Reference] = frozenset()) -> Record:
+    async def _write_record(self, more: frozenset[Reference] = frozenset(), left: Sequence[str] = ()) -> Record:
         objects = {records.reference(each) for each in self._objects} | more
-        return records.read(await self._apply(records.write(self.service, self.document, objects)))
+        return records.read(await self._apply(records.write(self.service, self.document, objects, left)))
 
-    async def _prune(self) -> None:
+    def _gone(self) -> frozenset[Reference]:
+        """What was part of it, and is of nobody's now."""
         shared = frozenset(reference for each in self._known if each is not self._before for reference in each.objects)
-        gone = self._recorded() - {records.reference(each) for each in self._objects} - shared
-        old = self._before.service.spec.gateway if self._before else None
-        new = self.service.spec.gateway
-        if old and (new is None or new.name != old.name):
-            await _share(self.client, self.namespace, cluster.neighbours(self.name, old.name, self._known))
+        return self._recorded() - {records.reference(each) for each in self._objects} - shared
+
+    def _left_gateways(self) -> list[str]:
+        """Gateways that others go on to share without this one: what it had in common with them, and has no more, tells."""
+        was = self._recorded() - {records.reference(each) for each in self._objects}
+        others = [each for each in self._known if each is not self._before and each.objects & was]
+        fronts = {each.service.spec.gateway.name for each in others if each.service.spec.gateway}
+        return sorted(fronts - {self.service.spec.gateway.name if self.service.spec.gateway else ""})
+
+    async def _prune(self, *, wait: bool) -> None:
+        gone = self._gone()
+        for name in self._left_gateways():
+            await _share(self.client, self.namespace, cluster.neighbours(self.name, name, self._known))
         if self.service.spec.route and any(each.kind == "Service" for each in gone):
+            if not wait:
+                raise TimedOut(f"not every proxy has heard that {self.name} is led to elsewhere")
             await clock.sleep(_HEARD)
         for each in gone:
             await _remove(self.client, each, self.namespace)

@@ -20,7 +20,7 @@ Object = dict[str, Any]
 LABEL = "sliceworks.dev/record"
 KIND = "model-service"
 SELECTOR = f"{LABEL}={KIND}"
-_DOCUMENT, _OBJECTS = "document.yaml", "objects"
+_DOCUMENT, _OBJECTS, _LEFT = "document.yaml", "objects", "left"
 
 
 class Reference(NamedTuple):
@@ -44,6 +44,8 @@ class Record:
     uid: str
     created: str
     namespace: str = ""
+    left: tuple[str, ...] = ()
+    """What the last deployment has not done, since nobody waited for what must come before."""
 
     @property
     def owner(self) -> Object:
@@ -62,17 +64,15 @@ def reference(obj: Object) -> Reference:
     return Reference(obj["apiVersion"], obj["kind"], obj["metadata"]["name"])
 
 
-def write(service: ModelService, document: Mapping[str, Any], objects: Iterable[Reference]) -> Object:
+def write(service: ModelService, document: Mapping[str, Any], objects: Iterable[Reference], left: Iterable[str] = ()) -> Object:
     """The ConfigMap."""
     metadata = naming.metadata(service, record_name(service.metadata.name), "record")
     metadata["labels"][LABEL] = KIND
     lines = "".join(f"{each.api_version} {each.kind} {each.name}\n" for each in sorted(set(objects)))
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "data": {_DOCUMENT: yamls.dump(dict(document)), _OBJECTS: lines},
-    }
+    data = {_DOCUMENT: yamls.dump(dict(document)), _OBJECTS: lines}
+    if undone := "".join(f"{each}\n" for each in left):
+        data[_LEFT] = undone
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def read(found: Object) -> Record:
@@ -94,4 +94,5 @@ def read(found: Object) -> Record:
         metadata.get("uid", ""),
         metadata.get("creationTimestamp", ""),
         metadata.get("namespace", ""),
+        tuple(data.get(_LEFT, "").splitlines()),
     )
