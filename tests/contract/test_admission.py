@@ -207,10 +207,15 @@ _PLAIN = (
 def test_pod_security(api: Api, core: str, ns: str) -> None:
     label = "pod-security.kubernetes.io/enforce"
     api.post(f"{core}/pods", pod("old")).ok(201)
-    answer = api.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"labels": {label: "restricted"}}}).ok(200)
-    assert any(
-        f'existing pods in namespace \\"{ns}\\" violate the new PodSecurity enforce level' in text for text in answer.warnings
-    )
+    warning = f'existing pods in namespace \\"{ns}\\" violate the new PodSecurity enforce level'
+
+    def warned(**query: str) -> bool:
+        answer = api.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"labels": {label: "restricted"}}}, query=query).ok(200)
+        return any(warning in text for text in answer.warnings)
+
+    # The server has to have heard of the pod itself.
+    assert eventually(lambda: warned(dryRun="All"))
+    assert warned()
     refused = f'pods "p" is forbidden: violates PodSecurity "restricted:latest": {_PLAIN}'
     assert eventually(lambda: api.post(f"{core}/pods", pod("p"), {"dryRun": "All"}).message == refused)
     template = {"metadata": {"labels": {"app": "a"}}, "spec": pod("x")["spec"]}
