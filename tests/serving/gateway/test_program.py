@@ -169,6 +169,42 @@ def test_the_file_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     clock.run(main())
 
 
+def test_a_document_is_taken_when_the_secret_that_it_lacked_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sliceworks.serving.gateway.program._LOOK", 0.01)
+    file, key = tmp_path / "gateway.yaml", tmp_path / "key"
+
+    async def main() -> None:
+        write(file, {"models": [model("http://127.0.0.1:1")]})
+        async with gateway(read_document(file).spec, file) as gate:
+            write(file, {"models": [model("http://127.0.0.1:1")], "keys": [{"name": "a", "secret": {"file": str(key)}}]})
+            await until(lambda: "the secret cannot be read" in gate.program.problem)
+            key.write_text("late")
+            await until(lambda: not gate.program.problem, 5)
+            assert (await gate.ask("GET", "/v1/models", key="late")).status == 200
+
+    clock.run(main())
+
+
+def test_what_changes_while_a_document_is_read_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sliceworks.serving.gateway.program._LOOK", 0.01)
+    file = tmp_path / "gateway.yaml"
+
+    def read(path: Path) -> Any:
+        found = read_document(path)
+        if len(found.spec.models) == 2:
+            write(path, {"models": [model("http://127.0.0.1:1", name) for name in "mno"]})
+        return found
+
+    async def main() -> None:
+        write(file, {"models": [model("http://127.0.0.1:1")]})
+        async with gateway(read_document(file).spec, file) as gate:
+            monkeypatch.setattr("sliceworks.serving.gateway.program.read_document", read)
+            write(file, {"models": [model("http://127.0.0.1:1", name) for name in "mn"]})
+            await until(lambda: len(gate.program.application.state.models) == 3, 5)
+
+    clock.run(main())
+
+
 def test_tls_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
 

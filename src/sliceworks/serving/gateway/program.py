@@ -55,7 +55,9 @@ class Program:
         self._discoverer: Discoverer | None = None
         self.problem = ""
         """What is wrong with the file, while an older document goes on."""
-        self._seen = _stamps(file, spec)
+        self._read = spec
+        """The document as it was read last, taken or not: files that it names are looked at, too."""
+        self._seen = _stamps(self._files())
         self._tracer = _tracer(spec)
         self._certificates = Certificates(spec.listen.tls) if spec.listen.tls is not None else None
         self.application = Application(State(spec), tracer=self._tracer)
@@ -122,8 +124,11 @@ class Program:
     async def _follow(self) -> None:
         while self.file is not None:
             await clock.sleep(_LOOK)
-            if _stamps(self.file, self.application.state.spec) != self._seen:
+            if _stamps(self._files()) != self._seen:
                 await self.reload_quietly()
+
+    def _files(self) -> list[Path]:
+        return [self.file, *secret_files(self._read)] if self.file is not None else []
 
     async def reload_quietly(self) -> None:
         """Read the file again; what goes wrong is told to the log alone."""
@@ -139,9 +144,11 @@ class Program:
         if self.file is None:
             return False
         before = self.application.state
-        self._seen = _stamps(self.file, before.spec)
+        # Looked at before they are read: what changes meanwhile is then found to have changed.
+        self._seen = _stamps(self._files())
         try:
-            spec = _at(read_document(self.file).spec, self._host)
+            self._read = spec = _at(read_document(self.file).spec, self._host)
+            self._seen = (*self._seen[:1], *_stamps(self._files()[1:]))
             _check_fixed(before.spec, spec)
             state = State(spec, before)
             if self._certificates is not None:
@@ -154,7 +161,6 @@ class Program:
             log.error("the changed document was not taken, the old one goes on: %s", error.message)
             raise
         self.problem = ""
-        self._seen = _stamps(self.file, spec)
         self._take_over(state)
         return spec != before.spec
 
@@ -223,10 +229,10 @@ def _spawn(program: Program) -> None:
     task.add_done_callback(_reloads.discard)
 
 
-def _stamps(file: Path | None, spec: GatewaySpec) -> tuple[tuple[int, int], ...]:
+def _stamps(files: list[Path]) -> tuple[tuple[int, int], ...]:
     """When files changed, and how long they are."""
     found = []
-    for each in [file, *secret_files(spec)] if file is not None else []:
+    for each in files:
         try:
             status = each.stat()
             found.append((status.st_mtime_ns, status.st_size))
