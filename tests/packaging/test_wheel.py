@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -14,17 +15,50 @@ from sliceworks import __version__
 
 ROOT = Path(__file__).parents[2]
 _NOT_SHIPPED = ("tests/", "bench/", "docs/", "examples/")
+# Folders that are shipped beside the package, and where they are in the wheel.
+BESIDE = {
+    "terraform": "sliceworks/infra/hcl",
+    "deploy/graphs/base": "sliceworks/infra/deploy/graphs/base",
+    "deploy/slices/base": "sliceworks/infra/deploy/slices/base",
+    "examples/environments": "sliceworks/infra/examples/environments",
+}
+STAGE = "terraform/stages/1-base"
+LYING_ABOUT = (
+    *(f"{STAGE}/{name}" for name in ("terraform.tfstate", "terraform.tfstate.backup", "errored.tfstate", ".terraform.lock.hcl")),
+    *(f"{STAGE}/{name}" for name in ("plan", "plan.tfplan", "plan.json", "terraform.tfvars", "environment.auto.tfvars.json")),
+    *(f"{STAGE}/{name}" for name in ("backend.tf", "secret_override.tf", "crash.log", ".env", "main.tf.orig")),
+    f"{STAGE}/.terraform/environment",
+    f"{STAGE}/.terraform/modules/network/main.tf",
+    f"{STAGE}/.terraform/providers/registry.example.com/google",
+    f"{STAGE}/.terraform/main.tf",
+    "terraform/modules/network/.terraform/modules/modules.json",
+    "terraform/terraform.tfstate",
+    "terraform/.cache/archive.tar.gz",
+    "deploy/slices/base/kustomization.yaml.orig",
+    "examples/environments/training/.sliceworks/state.json",
+    "examples/environments/training/terraform.tfstate",
+    "src/sliceworks/infra/terraform.tfstate",
+    "src/sliceworks/infra/.terraform/terraform.tfstate",
+)
+
+
+def built(sources: Path, folder: Path) -> Path:
+    """The wheel, built without a network by the builder that is installed."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    done = subprocess.run(command, cwd=sources, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def names_in(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built without a network by the builder that is installed."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (made,) = folder.glob("*.whl")
-    return made
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +79,31 @@ def run(installed: Path, folder: Path, *arguments: str) -> str:
 
 
 def test_wheel_has_the_program_and_nothing_of_the_workshop(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
+    names = names_in(wheel)
     assert wheel.name == f"sliceworks-{__version__}-py3-none-any.whl"
     assert "sliceworks/py.typed" in names
     assert f"sliceworks-{__version__}.dist-info/licenses/LICENSE" in names
     assert not [name for name in names if name.startswith(_NOT_SHIPPED) or "__pycache__" in name]
 
 
-def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
-    tracked = subprocess.run(["git", "ls-files", "src/sliceworks"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-    assert not [name for name in tracked.splitlines() if (ROOT / name).exists() and name.removeprefix("src/") not in names]
+@pytest.mark.parametrize(("folder", "place"), [("src/sliceworks", "sliceworks"), *BESIDE.items()])
+def test_every_file_that_is_shipped_is_in_the_wheel(wheel: Path, folder: str, place: str) -> None:
+    tracked = subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    names = set(names_in(wheel))
+    assert tracked
+    assert not [name for name in tracked if (ROOT / name).exists() and name.replace(folder, place, 1) not in names]
+
+
+def test_what_lies_about_is_left_out(wheel: Path, tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    for name in ("src", "terraform", "deploy", "examples"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    for name in LYING_ABOUT:
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text("secret")
+    assert names_in(built(checkout, tmp_path / "dist")) == names_in(wheel)
 
 
 def test_it_is_the_installed_program_that_runs(installed: Path, tmp_path: Path) -> None:
