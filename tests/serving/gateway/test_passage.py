@@ -20,6 +20,7 @@ from sliceworks.schemas import wire_writer
 from sliceworks.serving.gateway.echo import server as echo_server
 from sliceworks.serving.gateway.echo.engine import Settings
 from sliceworks.serving.gateway.resending import Messages
+from sliceworks.serving.gateway.state import State
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -62,10 +63,17 @@ async def before(*addresses: str, **more: Any) -> AsyncIterator[tuple[Running, A
     models = [{"name": "m", "backends": backends}]
     spec = document(models=models, listen={"port": 0, "grpcPort": 0}, health={"every": "1h", "open": "50ms"}, **more)
     async with gateway(spec) as gate, grpc.aio.insecure_channel(f"127.0.0.1:{gate.grpc}") as channel:
-        for each in gate.program.application.state.servers:
-            await until(lambda each=each: each.checked)  # type: ignore[misc]
-            each.well = True  # its HTTP side is not there
+        await _take_for_well(gate)
         yield gate, channel.stream_stream(METHOD)
+
+
+async def _take_for_well(gate: Running) -> None:
+    """Servers here have no HTTP side that could say how they are."""
+    servers = gate.program.application.state.servers
+    await until(lambda: all(each.checked for each in servers))
+    await gate.program.checks.stop()
+    for each in servers:
+        each.well = True
 
 
 async def every(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
@@ -153,6 +161,85 @@ def test_there_is_an_end_to_trying(serve: Serve, heard: int, retries: dict[str, 
             assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
             assert len(got) == heard
             await until(gate.idle)
+
+    clock.run(main())
+
+
+def test_a_message_that_cannot_be_read_ends_its_stream_with_the_reason() -> None:
+    async def odd() -> AsyncIterator[bytes]:
+        yield SENT[0]
+        yield b"\xff\xff"
+
+    async def main() -> None:
+        async with server(every) as address, before(address) as (gate, ask):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                async with asyncio.timeout(10):
+                    assert [each async for each in ask(odd())]
+            assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            await until(gate.idle)
+            assert 'key="anonymous",code="400"} 1\n' in await gate.numbers()
+            assert [each async for each in ask(_several())] == SENT
+
+    clock.run(main())
+
+
+def test_metadata_of_all_kinds_passes_both_ways() -> None:
+    async def refuses(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        given = [pair for pair in context.invocation_metadata() if pair[0].startswith("x-")]
+        await context.abort(grpc.StatusCode.INTERNAL, "no", tuple(given))
+        yield b""
+
+    async def main() -> None:
+        sent = (("x-text", "a"), ("x-raw-bin", b"\x00\xff"))
+        async with server(refuses) as address, before(address) as (gate, ask):
+            for _ in range(6):
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    assert [each async for each in ask(_several(), metadata=sent)]
+                assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, "no")
+                assert tuple(caught.value.trailing_metadata()) == sent
+            # It may be the request's own fault, and shuts nobody out.
+            assert not gate.program.application.state.servers[0].circuit_open
+
+    clock.run(main())
+
+
+def test_a_client_that_leaves_while_it_is_sent_messages_has_left() -> None:
+    async def flood(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 100_000
+
+    async def main() -> None:
+        async with server(flood) as address, before(address) as (gate, ask):
+            call = ask(_several())
+            await call.read()
+            await asyncio.sleep(0.3)  # It reads no more, so that the gateway waits for it, amid a message.
+            call.cancel()
+            await until(gate.idle)
+            assert 'key="anonymous",code="499"} 1\n' in await gate.numbers()
+
+    clock.run(main())
+
+
+def test_a_channel_goes_with_its_server_and_not_before_its_calls() -> None:
+    async def main() -> None:
+        async with server(every) as address, before(address) as (gate, ask):
+            program, going = gate.program, asyncio.Event()
+
+            async def waits() -> AsyncIterator[bytes]:
+                yield SENT[0]
+                await going.wait()
+                yield SENT[1]
+
+            call = ask(waits())
+            assert await call.read() == SENT[0]
+            assert program._grpc is not None
+            channels = program._grpc.passage._channels
+            program._take_over(State(document("http://127.0.0.1:2"), program.application.state))
+            assert len(channels) == 1
+            going.set()
+            assert await call.read() == SENT[1]
+            assert await call.read() is grpc.aio.EOF
+            await until(lambda: not channels)
 
     clock.run(main())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import grpc
 import grpc.aio
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.calls import Served
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.servers import Server
-    from sliceworks.specs.gateway import Backend
 
 INFERENCE, JETSTREAM = "/inference.GRPCInferenceService/", "/jetstream_proto.Orchestrator/"
 _KINDS = {INFERENCE: frozenset({"triton"}), JETSTREAM: frozenset({"jetstream"})}
@@ -51,7 +51,8 @@ _CODES = {
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
-_FAULTS = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
+_FAULTS = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+"""What tells of a server. Others may be the request's own fault, as a plain 500 is over HTTP: they must not shut others out."""
 _WORTH_A_TRY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
 _RECONNECT = [(f"grpc.{name}_reconnect_backoff_ms", most) for name, most in (("initial", 100), ("min", 100), ("max", 1000))]
 """A server that comes back is asked soon: unasked, the library lets it wait for up to two minutes."""
@@ -67,7 +68,7 @@ class _Failed(Exception):
 
     def __init__(self, error: grpc.aio.AioRpcError) -> None:
         super().__init__(error.code().name)
-        self.code, self.details = error.code(), error.details() or ""
+        self.code, self.details, self.trailing = error.code(), error.details() or "", tuple(error.trailing_metadata() or ())
         if self.code == grpc.StatusCode.INTERNAL and self.details == _BROKE_OFF:
             self.code, self.details = grpc.StatusCode.UNAVAILABLE, "the model's server ended the call while it was being asked"
         self.status = next((status for status, code in _CODES.items() if code == self.code), 500)
@@ -78,7 +79,8 @@ class Passage(grpc.GenericRpcHandler):
 
     def __init__(self, application: Application) -> None:
         self._application = application
-        self._channels: dict[tuple[str, bool, str], grpc.aio.Channel] = {}
+        # A channel goes with its server, when no call is under way there any more.
+        self._channels: WeakKeyDictionary[Server, grpc.aio.Channel] = WeakKeyDictionary()
 
     def service(self, handler_call_details: Any) -> Any:
         """How a method is served; None where it is not."""
@@ -86,7 +88,7 @@ class Passage(grpc.GenericRpcHandler):
         service = next((each for each in _KINDS if method.startswith(each)), None)
         if method not in {*_OWN, _INDEX} and (service is None or method.removeprefix(service) not in _METHODS[service]):
             return None
-        metadata = {str(name): str(value) for name, value in handler_call_details.invocation_metadata}
+        metadata = {name: value for name, value in handler_call_details.invocation_metadata if isinstance(value, str)}
 
         async def serve(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
             try:
@@ -96,7 +98,7 @@ class Passage(grpc.GenericRpcHandler):
                 self._application.measures.refused.add(refusal.code)
                 await context.abort(_CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.message)
             except _Failed as failed:
-                await context.abort(failed.code, failed.details)
+                await context.abort(failed.code, failed.details, failed.trailing)
             except wire.NotProtobuf as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
@@ -123,7 +125,7 @@ class Passage(grpc.GenericRpcHandler):
             quota.check(guess)
         for quota in (caller.quota, served.quota):
             quota.enter(guess)
-        operation, status, began = method.rpartition("/")[2], 200, asyncio.get_running_loop().time()
+        operation, status, began = method.rpartition("/")[2], 500, asyncio.get_running_loop().time()
         heard = 0
         span = self._application.span(metadata, operation, served, caller, method)
         sent = Messages(first, messages, self._application.state.spec.caps.body)
@@ -131,10 +133,14 @@ class Passage(grpc.GenericRpcHandler):
             async for message in self._carry(method, served, metadata, sent, context):
                 heard += 1
                 yield message
+            status = 200
         except (Refusal, _Failed) as error:
             status = error.status
             raise
-        except asyncio.CancelledError:
+        except wire.NotProtobuf:
+            status = 400
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
             status = 499
             raise
         finally:
@@ -168,6 +174,7 @@ class Passage(grpc.GenericRpcHandler):
     ) -> AsyncIterator[bytes]:
         """The answer of a server. Until its first message another one can be asked, within the same budget as over HTTP."""
         self._application.state.budget.request()
+        binary = [pair for pair in context.invocation_metadata() or () if isinstance(pair[1], bytes)]
         tried: list[Server] = []
         while True:
             server = await served.group.another(tried, served.timeouts.connect)
@@ -175,7 +182,7 @@ class Passage(grpc.GenericRpcHandler):
                 raise no_backend(served.name)
             server.began()
             failed, judged = False, True
-            call = self._call(method, server, served, metadata, sent.sent())
+            call = self._call(method, server, served, [*metadata.items(), *binary], sent)
             try:
                 async for message in call:
                     sent.settle()
@@ -189,6 +196,11 @@ class Passage(grpc.GenericRpcHandler):
                     raise said_no from error
                 self._application.measures.retries.add(served.name, said_no.code.name.lower())
             except asyncio.CancelledError:
+                judged = False
+                if sent.fault is not None:
+                    raise sent.fault from None
+                raise
+            except GeneratorExit:
                 judged = False
                 raise
             finally:
@@ -205,34 +217,33 @@ class Passage(grpc.GenericRpcHandler):
         self._application.measures.exhausted.add()
         return False
 
-    def _call(self, method: str, server: Server, served: Served, metadata: dict[str, str], messages: AsyncIterator[bytes]) -> Any:
-        passed = [(name, value) for name, value in metadata.items() if name not in _NOT_ON and not name.startswith("grpc-")]
+    def _call(self, method: str, server: Server, served: Served, metadata: list[tuple[str, str | bytes]], sent: Messages) -> Any:
+        passed = [pair for pair in metadata if pair[0] not in _NOT_ON and not pair[0].startswith("grpc-")]
         if server.authorization:
             passed.append(("authorization", server.authorization.decode().strip().removeprefix("authorization: ")))
         named = method.startswith(INFERENCE)
-        sent = _named(messages, served, server.backend.model or served.name) if named else messages
-        begin: Any = self._channel(server.backend).stream_stream(method)
-        return begin(sent, metadata=tuple(passed), timeout=served.timeouts.total)
+        messages = _named(sent, served, server.backend.model or served.name) if named else sent.sent()
+        begin: Any = self._channel(server).stream_stream(method)
+        return begin(messages, metadata=tuple(passed), timeout=served.timeouts.total)
 
-    def _channel(self, backend: Backend) -> grpc.aio.Channel:
+    def _channel(self, server: Server) -> grpc.aio.Channel:
         """A channel to a server's gRPC side, with TLS where its url says so."""
-        secure = backend.url.startswith("https:")
-        known = self._channels.get((backend.grpc, secure, backend.authority))
+        known, backend = self._channels.get(server), server.backend
         if known is not None:
             return known
         most = self._application.state.spec.caps.body
         options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most), *_RECONNECT]
-        if secure:
+        if backend.url.startswith("https:"):
             trusted = Path(backend.authority).read_bytes() if backend.authority else None
             made = grpc.aio.secure_channel(backend.grpc, grpc.ssl_channel_credentials(trusted), options)
         else:
             made = grpc.aio.insecure_channel(backend.grpc, options)
-        self._channels[backend.grpc, secure, backend.authority] = made
+        self._channels[server] = made
         return made
 
     async def close(self) -> None:
         """Let go of the servers."""
-        for channel in self._channels.values():
+        for channel in list(self._channels.values()):
             await channel.close()
 
 
@@ -252,11 +263,15 @@ def _limited(message: bytes, most: int) -> bytes:
     return message if asked else message + wire_writer.number(_MAX_TOKENS, most)
 
 
-async def _named(messages: AsyncIterator[bytes], served: Served, name: str) -> AsyncIterator[bytes]:
-    """The same messages, with the name that the server knows. A stream is for one model: it ends where another is named."""
+async def _named(sent: Messages, served: Served, name: str) -> AsyncIterator[bytes]:
+    """All messages, with the name that the server knows. A stream is for one model: it ends where another is named."""
     names = {served.name, *served.model.aliases}
-    async for message in messages:
-        found = wire.name_of(message)
+    async for message in sent.sent():
+        try:
+            found = wire.name_of(message)
+        except wire.NotProtobuf as error:
+            sent.fault = error
+            raise
         if found not in names:
             return
         yield message if found == name else wire.renamed(message, name)

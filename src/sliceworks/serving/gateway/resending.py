@@ -19,6 +19,8 @@ class Messages:
         self._reader = 0
         self.repeatable = self._left >= 0
         """Whether all that was read is still here."""
+        self.fault: Exception | None = None
+        """What is wrong with a message: the library ends a call where reading one raises, and does not say why."""
 
     def settle(self) -> None:
         """An answer has begun: nobody else will be asked."""
