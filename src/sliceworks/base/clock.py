@@ -29,6 +29,7 @@ __all__ = [
     "micro_timestamp",
     "new_loop",
     "now",
+    "of_the_machine",
     "randomness",
     "rfc3339",
     "rfc3339_micro",
@@ -141,6 +142,12 @@ def wait_until(true: Callable[[], bool], timeout: float, *, every: float = 0.02)
 async def sleep(seconds: float) -> None:
     """Wait on the running loop's clock."""
     await asyncio.sleep(seconds)
+
+
+def of_the_machine(seconds: float) -> float:
+    """How long the running loop's clock takes for so many seconds of the machine's: what is outside runs no faster than that."""
+    loop = asyncio.get_running_loop()
+    return seconds * loop.speed if isinstance(loop, ScaledLoop) else seconds
 
 
 def loop_time() -> float:

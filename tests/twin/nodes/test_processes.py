@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.processes import container as containers
 from sliceworks.twin.nodes.processes import pod as pods
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
+from sliceworks.twin.store.store import Store
 
 Object = dict[str, Any]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
@@ -299,5 +301,67 @@ def test_a_config_map_that_changes_is_seen_and_nothing_else_is_touched(tmp_path:
         await until(client, "a", ended)
         before, after = (await client.logs("a", "default")).split()
         assert before == after
+
+    running(main, tmp_path)
+
+
+async def _gone(client: Client, name: str) -> bool:
+    """Whether a pod goes."""
+    deadline = clock.loop_time() + 20
+    while await client.find(POD, name, "default") is not None:
+        if clock.loop_time() > deadline:
+            return False
+        await clock.sleep(0.05)
+    return True
+
+
+def test_a_pod_that_is_deleted_in_the_moment_in_which_it_ends_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(client: Client) -> None:
+        _deleted_as_it_ends(client, monkeypatch)
+        await client.create(pod("p", "true"))
+        assert await _gone(client, "p")
+
+    running(main, tmp_path)
+
+
+def test_a_pod_that_ended_before_the_twin_did_and_was_to_go_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> None:
+        pass
+
+    async def whole() -> None:
+        store = Store()
+        with monkeypatch.context() as patch:
+            patch.setattr(pods, "let_go", nothing)
+            async with Cluster(store, ca="the authority", processes=tmp_path) as cluster:
+                client = Client(cluster.transport())
+                await create_nodes(client, Shape(pool="pool"), 1)
+                _deleted_as_it_ends(client, patch)
+                await client.create(pod("p", "true"))
+                await until(client, "p", ended)
+        async with Cluster(store, ca="the authority", processes=tmp_path) as cluster:
+            assert await _gone(Client(cluster.transport()), "p")
+
+    clock.run(whole())
+
+
+def _deleted_as_it_ends(client: Client, patch: pytest.MonkeyPatch) -> None:
+    finish = containers.ContainerRun._finish
+
+    async def crossed(run: containers.ContainerRun, *how: Any, **more: Any) -> None:
+        await client.delete(POD, "p", "default")
+        await finish(run, *how, **more)
+
+    patch.setattr(containers.ContainerRun, "_finish", crossed)
+
+
+def test_a_container_ends_with_its_process_whatever_that_has_left_behind(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        left = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(60)"
+        line = f"{sys.executable} -c '{left}' & sleep 1; echo done"
+        await client.create(pod("p", "sh", "-c", line))
+        await until(client, "p", ended)
+        number, last = (await client.logs("p", "default")).split()
+        os.kill(int(number), signal.SIGKILL)
+        assert last == "done"
 
     running(main, tmp_path)

@@ -77,10 +77,10 @@ class ContainerRun:
             await self._finish(_CANNOT_START, "StartError", f"failed to start the process: {error}")
             return _CANNOT_START
         watching = [asyncio.create_task(work) for work in self._probes(command)]
-        if not any(self.container.get(kind) for kind in ("readinessProbe", "startupProbe")):
-            self._set({**self._pod.statuses[self.name], "ready": True})
-        await self._pod.publish()
         try:
+            if not any(self.container.get(kind) for kind in ("readinessProbe", "startupProbe")):
+                self._set({**self._pod.statuses[self.name], "ready": True})
+            await self._pod.publish()
             code = await self._process.wait()
         finally:
             for task in watching:

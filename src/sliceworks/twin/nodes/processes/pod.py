@@ -107,6 +107,8 @@ class PodRun:
         self.pod = pod
         if pod["metadata"].get("deletionTimestamp"):
             self._asked_to_stop.set()
+            if self.task.done():
+                self.task = asyncio.create_task(let_go(self.client, pod))
 
     def end(self) -> None:
         """End everything at once."""
@@ -136,6 +138,8 @@ class PodRun:
             log.exception("pod %s", self.pod["metadata"]["name"])
         finally:
             await asyncio.gather(*(each.clear() for each in self.containers.values()))
+        if self._asked_to_stop.is_set():  # perhaps in the moment in which it ended by itself
+            await let_go(self.client, self.pod)
 
     async def _keep_fresh(self) -> None:
         """Config maps and secrets that change are seen in their folders, as a kubelet sees to it."""
@@ -214,8 +218,7 @@ class PodRun:
         work.cancel()
         await self.publish(final=True)
         if self.pod["metadata"].get("deletionTimestamp"):
-            metadata = self.pod["metadata"]
-            await self.client.delete(POD, metadata["name"], metadata["namespace"], grace_period_seconds=0, uid=self.uid)
+            await let_go(self.client, self.pod)
 
     async def publish(self, *, final: bool = False) -> None:
         """Write the status that the containers' states make."""
@@ -248,3 +251,14 @@ class PodRun:
         """Remove what it wrote. Its file of names goes with the rest, also when it was ended while it was clearing up."""
         self._hosts.files.close(self.uid)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+async def let_go(client: Client, pod: Obj) -> None:
+    """Say of a pod that is to be deleted that nothing of it runs any more."""
+    metadata = pod["metadata"]
+    try:
+        await client.delete(POD, metadata["name"], metadata["namespace"], grace_period_seconds=0, uid=metadata["uid"])
+    except (NotFound, Conflict):
+        return  # it is gone, or another by now
+    except SliceworksError as error:
+        log.warning("pod %s/%s cannot be let go: %s", metadata["namespace"], metadata["name"], error)

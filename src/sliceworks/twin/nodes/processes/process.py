@@ -4,45 +4,56 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+from sliceworks.base import clock
 from sliceworks.twin.nodes.processes.views import spawn
 
 if TYPE_CHECKING:
     from sliceworks.twin.nodes.processes.environment import Command
     from sliceworks.twin.nodes.processes.logs import LogWriter
 
+log = logging.getLogger(__name__)
 _BY_SIGNAL = 128
 _MARK = "process"
+_LAST_WORDS = 2.0
+"""Seconds of the machine's own time for what a process wrote to be read when it has ended."""
 
 
 class Process:
     """A container's process while it runs, and its exit code afterwards."""
 
-    def __init__(self, inner: asyncio.subprocess.Process, log: LogWriter, mark: Path) -> None:
+    def __init__(self, inner: asyncio.subprocess.Process, kept: LogWriter, mark: Path) -> None:
         self._inner = inner
         self._mark = mark
-        self._log = asyncio.create_task(self._pump(log))
+        self._log = asyncio.create_task(self._pump(kept))
 
     @classmethod
-    async def start(cls, command: Command, log: LogWriter, mark: Path) -> Process:
+    async def start(cls, command: Command, kept: LogWriter, mark: Path) -> Process:
         """Start it; OSError when that cannot be done."""
         inner = await spawn(command.arguments, command.view, command.environment, output=asyncio.subprocess.PIPE)
         mark.write_text(f"{inner.pid} {_born(inner.pid)}")
-        return cls(inner, log, mark)
+        return cls(inner, kept, mark)
 
-    async def _pump(self, log: LogWriter) -> None:
+    async def _pump(self, kept: LogWriter) -> None:
         assert self._inner.stdout is not None
-        await log.take_all(self._inner.stdout)
+        await kept.take_all(self._inner.stdout)
 
     async def wait(self) -> int:
         """The exit code, once it has ended; what it left behind in its group ends with it."""
         code = await self._inner.wait()
         self.send(signal.SIGKILL)
-        await self._log
+        # A child that has left the group may hold the output open for as long as it lives, which is no matter of the container's.
+        await asyncio.wait({self._log}, timeout=clock.of_the_machine(_LAST_WORDS))
+        if not self._log.done():
+            self._log.cancel()
+            cast("Any", self._inner)._transport.close()  # nothing else lets go of its output
+        elif not self._log.cancelled() and (error := self._log.exception()) is not None:
+            log.warning("what process %d wrote could not be kept: %s", self._inner.pid, error)
         self._mark.unlink(missing_ok=True)
         return code if code >= 0 else _BY_SIGNAL - code
 

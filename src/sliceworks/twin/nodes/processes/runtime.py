@@ -14,12 +14,13 @@ from sliceworks.twin.nodes.pod_status import TERMINAL
 from sliceworks.twin.nodes.processes.access import Access
 from sliceworks.twin.nodes.processes.hosts import Hosts, Part
 from sliceworks.twin.nodes.processes.logs import LogOptions, follow_log, read_log, since_seconds
-from sliceworks.twin.nodes.processes.pod import PodRun
+from sliceworks.twin.nodes.processes.pod import PodRun, let_go
 from sliceworks.twin.nodes.processes.process import end_leftovers
 from sliceworks.twin.nodes.processes.services import Services
 from sliceworks.twin.nodes.processes.views import Namespaces
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from pathlib import Path
 
     from sliceworks.kube.client import Client
@@ -73,6 +74,8 @@ class ProcessRuntime:
             run = None
         if run is None:
             if (pod.get("status") or {}).get("phase") in TERMINAL:
+                if metadata.get("deletionTimestamp"):
+                    self._keep(let_go(self._client, pod))
                 return
             run = self._runs[key] = PodRun(
                 self._client,
@@ -92,12 +95,16 @@ class ProcessRuntime:
         run = self._runs.pop(pod, None)
         if run is not None:
             run.end()
-            self._ended.add(asyncio.create_task(self._clear(run)))
+            self._keep(self._clear(run))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._ended.add(task)
+        task.add_done_callback(self._ended.discard)
 
     async def _clear(self, run: PodRun) -> None:
         await asyncio.gather(run.task, return_exceptions=True)
         run.forget()
-        self._ended = {task for task in self._ended if not task.done()}
 
     async def close(self) -> None:
         """End all processes."""

@@ -13,7 +13,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.loops import ScaledLoop
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.well_known import ENDPOINT_SLICE, SERVICE
 from sliceworks.twin.nodes.processes import backends, links
@@ -102,9 +101,9 @@ class Services:
                 log.exception("Services of processes are looked at again")
                 waiting = True
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_real(pause) if waiting else None):
+                async with asyncio.timeout(clock.of_the_machine(pause) if waiting else None):
                     await self._changed.wait()
-                    await clock.sleep(_real(_TOGETHER))
+                    await clock.sleep(clock.of_the_machine(_TOGETHER))
 
     async def _settle(self, pods: IPv4Network) -> bool:
         """Bring names and lines to what there is now; returns whether one waits for somebody to listen behind it."""
@@ -148,9 +147,3 @@ class Services:
         if self._told.get(port.place) != why:
             self._told[port.place] = why
             self._recorder.record(port.service, "PortNotOpened", f"Port {port.place[1]} is not served: {why}", type="Warning")
-
-
-def _real(seconds: float) -> float:
-    """So long for the machine, whatever the twin's time does: processes do not run faster."""
-    loop = asyncio.get_running_loop()
-    return seconds * loop.speed if isinstance(loop, ScaledLoop) else seconds
