@@ -6,6 +6,7 @@ import asyncio
 import random
 from itertools import pairwise
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,7 +98,8 @@ def test_a_stream_that_ends_amid_a_chunk_says_so() -> None:
         async with raw_upstream(answer) as url, gateway(document(url, kind="openai")) as gate:
             got = await gate.ask("POST", "/v1/chat/completions", chat(stream=True))
             assert got.pieces[:2] == [b"data: first\n", b"data: second\n"]
-            assert b"backend_failed" in got.body
+            events = got.body.removesuffix(b"\n\n").split(b"\n\n")
+            assert orjson.loads(events[-1].removeprefix(b"data: "))["error"]["code"] == "backend_failed"
 
     clock.run(main())
 

@@ -68,8 +68,8 @@ class Call:
         return self.path.endswith(_STREAMING) or _STREAM.search(self.body) is not None
 
     def last_words(self, refusal: Refusal) -> bytes:
-        """What is written where a stream breaks off: an event that says why."""
-        return b"data: %b\n\n" % shapes.of(self.request.path, refusal)
+        """What is written where a stream breaks off: an event that says why, apart from one that may have been cut."""
+        return b"\n\ndata: %b\n\n" % shapes.of(self.request.path, refusal)
 
     def told_back(self) -> list[tuple[bytes, bytes]]:
         """Headers of any answer to it: what it is called, and what its caller has left."""

@@ -192,6 +192,7 @@ class Passage(grpc.GenericRpcHandler):
             except grpc.aio.AioRpcError as error:
                 said_no = _Failed(error)
                 failed = said_no.code in _FAULTS
+                judged = failed or said_no.status != 500
                 if not self._may_retry(said_no, sent, len(tried)):
                     raise said_no from error
                 self._application.measures.retries.add(served.name, said_no.code.name.lower())

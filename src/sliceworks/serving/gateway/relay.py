@@ -53,6 +53,7 @@ class Relay:
             await self._deliver(call, exchange)
             # A plain 500 may be the request's own fault, and is at Triton: it must not shut out the requests of others.
             failed = exchange.status in _UNWELL
+            judged = failed or exchange.status < 500
         except Refusal as refusal:
             failed = refusal.status in _UNWELL
             raise
