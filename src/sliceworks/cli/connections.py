@@ -38,6 +38,18 @@ def running_twin() -> State:
     return state
 
 
+def twin_meant(kubeconfig: str | None, twin: bool) -> State | None:
+    """The running twin that is meant: by `--twin`, or by its kubeconfig, which `twin start` says to name in the environment."""
+    from sliceworks.rehearsal import homes
+
+    if twin:
+        return running_twin()
+    file = Path(kubeconfig or os.environ.get("KUBECONFIG", "")).absolute()
+    home = homes.Home(file.parent.name, file.parent)
+    state = home.state() if file == home.kubeconfig else None
+    return state if state and state.state == "running" else None
+
+
 def twin_cloud() -> tuple[str, str]:
     """The address of the cloud of the twin that runs, and a token for it."""
     state = running_twin()
@@ -47,11 +59,12 @@ def twin_cloud() -> tuple[str, str]:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]], *, kubeconfig: str | None, context: str | None, twin: bool) -> T:
-    """Run a command's work on the cluster that is meant; beside a twin whose time runs faster, by the twin's clock."""
+    """Run a command's work on the cluster that is meant; beside a twin whose time runs faster, by the twin's clock: what the work
+    tells of times, ages too, it has to make out before it returns."""
     from sliceworks.base import clock
 
     _check(kubeconfig, context, twin)
-    state = running_twin() if twin else None
+    state = twin_meant(kubeconfig, twin)
     if state is None or not state.settings.own_clock:
         return clock.run(main())
     from sliceworks.rehearsal import injection

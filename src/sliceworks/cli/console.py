@@ -54,7 +54,8 @@ def console(
 
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(client)
-            now = await stack.enter_async_context(clock_of(client)) if where["twin"] else clock.now
+            twin = connections.twin_meant(where["kubeconfig"], where["twin"])
+            now = await stack.enter_async_context(clock_of(client)) if twin else clock.now
             seen = client if allow_changes else looking_only(client)
             world = await stack.enter_async_context(World(seen, name=_name(where), namespace=namespace, now=now))
             container = await clouds.container_of(stack, where)

@@ -97,9 +97,10 @@ class Inside:
         return self.site.environment.metadata.name
 
     def _run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        from sliceworks.base import clock
         from sliceworks.cli import connections
 
-        return connections.run(main, kubeconfig=None, context=None, twin=self.twin)
+        return connections.run(main, kubeconfig=None, context=None, twin=True) if self.twin else clock.run(main())
 
     @asynccontextmanager
     async def _entered(self, outputs: Mapping[str, Any]) -> AsyncIterator[tuple[Client, Inventory]]:

@@ -42,27 +42,22 @@ def list_(*, namespace: str, everywhere: bool, output: str, **where: Any) -> int
     """List the model services of a namespace, or of all: what they serve, on what, and how they stand."""
     from sliceworks.cli import connections
 
-    async def look(client: Client) -> tuple[list[tuple[Record, Standing]], str]:
+    async def work(client: Client) -> None:
         from sliceworks.serving import cluster
         from sliceworks.serving.standing import standing
 
         place = None if everywhere else client.namespace
         records = await cluster.all_records(client, place)
-        running = await cluster.workloads(client, place) if records else []
+        if not records and output == "table":
+            progress.say(f"There are no model services in {place or 'the cluster'}.")
+            return
         by_place: dict[str, list[Object]] = {}
-        for each in running:
+        for each in await cluster.workloads(client, place) if records else []:
             by_place.setdefault(each["metadata"]["namespace"], []).append(each)
         stands = [(each, standing(each, by_place.get(each.namespace, ()))) for each in records]
-        return stands, place or "the cluster"
+        show(_report(stands, everywhere=everywhere), output)
 
-    found, place = connections.on_cluster(look, where, namespace)
-    if not found and output == "table":
-        progress.say(f"There are no model services in {place}.")
-        return 0
-    columns = ("namespace", *_COLUMNS) if everywhere else _COLUMNS
-    rows = [((one.namespace, *_row(one, stands)) if everywhere else _row(one, stands)) for one, stands in found]
-    data = [_data(one, stands) for one, stands in found]
-    show(Report(columns, rows, data, [f"modelservice/{one.service.metadata.name}" for one, _ in found]), output)
+    connections.on_cluster(work, where, namespace)
     return 0
 
 
@@ -111,6 +106,14 @@ def delete(*, name: str, namespace: str, timeout: float, yes: bool, **where: Any
     connections.on_cluster(remove, where, namespace)
     click.echo(f"modelservice/{name} is deleted")
     return 0
+
+
+def _report(found: list[tuple[Record, Standing]], *, everywhere: bool) -> Report:
+    """All of them, for any form; ages are by the clock of whoever calls."""
+    columns = ("namespace", *_COLUMNS) if everywhere else _COLUMNS
+    rows = [((one.namespace, *_row(one, stands)) if everywhere else _row(one, stands)) for one, stands in found]
+    data = [_data(one, stands) for one, stands in found]
+    return Report(columns, rows, data, [f"modelservice/{one.service.metadata.name}" for one, _ in found])
 
 
 def _row(record: Record, stands: Standing) -> tuple[object, ...]:
