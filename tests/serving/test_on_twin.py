@@ -224,6 +224,24 @@ def test_a_cluster_without_the_machines_gives_the_reason() -> None:
     played(play)
 
 
+def test_a_change_is_not_done_while_only_those_of_before_answer() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("gemma-jetstream"))
+        await clock.sleep(60)  # until the autoscaler has made two of one
+        image = "gateway:0.1.0"
+        elsewhere = changed("gemma-jetstream", image, f"{image}\n    pool: {{name: nowhere}}")
+        with pytest.raises(TimedOut) as caught:
+            await platform.deploy(elsewhere, timeout=120)
+        assert "pod/gateway-" in caught.value.message
+        assert caught.value.hint == "is there a node pool nowhere with room in it?"
+        assert any("deployment/gateway 2/2 updating" in each for each in platform.told)
+        seen = await platform.seen("gemma", "models")
+        words = {each.name: (each.ready, each.wanted, each.word) for each in seen.standing.parts}
+        assert (seen.standing.state, words["gateway"]) == ("updating", (2, 2, "updating"))
+
+    played(play)
+
+
 def test_a_failed_job_ends_the_deployment_with_its_reason() -> None:
     async def play(platform: Platform) -> None:
         service = example("llama2-7b-saxml")
@@ -253,7 +271,7 @@ def test_a_canary_gets_requests_once_it_is_ready_and_goes_when_all_have_heard() 
         await platform.deploy(alone)
         platform.told.clear()
         await platform.deploy(example("densenet-triton-mesh"))
-        waited = platform.told.index("deployment/densenet-mesh-canary 0/1")
+        waited = platform.told.index("deployment/densenet-mesh-canary 0/1 starting")
         assert waited < platform.told.index("VirtualService densenet-mesh")
         before = clock.loop_time()
         await platform.deploy(alone)

@@ -66,7 +66,8 @@ def data(seen: Seen) -> Object:
         "state": seen.standing.state,
         "models": [each.name for each in seen.record.service.spec.models],
         "parts": [
-            {"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted} for each in seen.standing.parts
+            {"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted, "state": each.word}
+            for each in seen.standing.parts
         ],
         "endpoints": [{"service": name, "port": port, "address": address} for name, port, address in _endpoints(seen)],
         "causes": [asdict(each) for each in seen.causes],

@@ -144,5 +144,8 @@ def _data(record: Record, stands: Standing) -> Object:
         "engine": record.service.spec.engine,
         "models": [each.name for each in record.service.spec.models],
         "state": stands.state,
-        "parts": [{"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted} for each in stands.parts],
+        "parts": [
+            {"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted, "state": each.word}
+            for each in stands.parts
+        ],
     }

@@ -179,7 +179,7 @@ class Rollout:
             if seen.standing.state in ("ready", "stopped") or not (seen.standing.parts or seen.standing.missing):
                 return
             waiting = [each for each in seen.standing.parts if not each.done]
-            words = ", ".join(f"{each} {each.ready}/{each.wanted}" for each in waiting)
+            words = ", ".join(f"{each} {each.ready}/{each.wanted} {each.word}" for each in waiting)
             first = seen.causes[0] if seen.causes else None
             if seen.standing.state == "failed":
                 raise SliceworksError(f"{self.name} failed: {first or words}", hint=first.remedy if first else "")

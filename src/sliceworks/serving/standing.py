@@ -21,7 +21,10 @@ WORKLOADS = ("Deployment", "StatefulSet", "Job")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One workload: how many pods of it are ready, of how many; a Job is ready when it is done."""
+    """One workload: how many pods of it are ready, of how many; a Job is ready when it is done.
+
+    `current` is whether as many as are wanted are ready as the workload has them now: while it is changed, pods of before answer too.
+    """
 
     kind: str
     name: str
@@ -42,7 +45,9 @@ class Part:
             return "failed"
         if self.kind == "Job":
             return "done" if self.done else "running"
-        return "ready" if self.done else "starting"
+        if self.done:
+            return "ready"
+        return "updating" if self.ready >= self.wanted else "starting"
 
     def __str__(self) -> str:
         return f"{self.kind.lower()}/{self.name}"
@@ -61,11 +66,13 @@ class Standing:
 
     @property
     def state(self) -> str:
-        """One word: ready, failed, degraded (some servers answer), stopped or starting."""
+        """One word: ready, failed, updating (all answer, some as they were before), degraded (some servers answer), stopped or starting."""
         if any(each.failed for each in self.parts):
             return "failed"
         if not self.missing and all(each.done for each in self.parts):
             return "ready" if any(each.wanted for each in self.servers) else "stopped"
+        if not self.missing and all(each.ready >= each.wanted for each in self.parts):
+            return "updating"
         return "degraded" if any(each.ready for each in self.servers) else "starting"
 
 
@@ -91,8 +98,8 @@ def _part(obj: Object) -> Part:
     component = labels.get(naming.COMPONENT, "")
     if kind == "Job":
         return Part(kind, name, component, int(is_true(obj, "Complete")), 1, failed=is_true(obj, "Failed"))
-    wanted = spec.get("replicas", 1)
-    # Right after a change the numbers still tell of what was before.
-    current = status.get("observedGeneration", 0) >= obj["metadata"].get("generation", 1)
-    ready = min(status.get("readyReplicas") or 0, status.get("updatedReplicas") or 0)
-    return Part(kind, name, component, ready, wanted, current=current)
+    wanted, ready = spec.get("replicas", 1), status.get("readyReplicas") or 0
+    # Right after a change the numbers still tell of what was before. Then pods of before, which may all be ready, stand beside new ones.
+    told = status.get("observedGeneration", 0) >= obj["metadata"].get("generation", 1)
+    old = (status.get("replicas") or 0) - (status.get("updatedReplicas") or 0)
+    return Part(kind, name, component, min(ready, wanted), wanted, current=told and ready - old >= wanted)

@@ -24,6 +24,7 @@ TONES = {
     "ready": "good",
     "starting": "wait",
     "running": "wait",
+    "updating": "wait",
     "degraded": "wait",
     "failed": "bad",
     "stopped": "idle",

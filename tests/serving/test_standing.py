@@ -1,0 +1,43 @@
+"""How a workload stands, from its numbers: those of before, of after, and of the middle of a change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.model_services import service
+
+from sliceworks.serving import record as records
+from sliceworks.serving.standing import standing
+
+Object = dict[str, Any]
+SERVICE = service("triton", "triton: {repository: /models, models: [{name: parrot}]}")
+LABELS = {"app.kubernetes.io/component": "server"}
+
+
+def deployment(wanted: int, generation: int, **status: int) -> Object:
+    metadata = {"name": "served", "namespace": "models", "generation": generation, "labels": LABELS}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": wanted}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("found", "ready", "state"),
+    [
+        (deployment(1, 1), 0, "starting"),
+        (deployment(1, 1, observedGeneration=1, replicas=1, updatedReplicas=1), 0, "starting"),
+        (deployment(1, 1, observedGeneration=1, replicas=1, updatedReplicas=1, readyReplicas=1), 1, "ready"),
+        # nobody has looked at the change
+        (deployment(1, 2, observedGeneration=1, replicas=1, updatedReplicas=1, readyReplicas=1), 1, "updating"),
+        # one more comes first: the old one answers, the new one does not
+        (deployment(1, 2, observedGeneration=2, replicas=2, updatedReplicas=1, readyReplicas=1), 1, "updating"),
+        (deployment(1, 2, observedGeneration=2, replicas=2, updatedReplicas=1, readyReplicas=2), 1, "ready"),
+        # the old one goes first
+        (deployment(2, 2, observedGeneration=2, replicas=2, updatedReplicas=1, readyReplicas=1), 1, "degraded"),
+        (deployment(2, 2, observedGeneration=2, replicas=2, updatedReplicas=1, readyReplicas=2), 2, "updating"),
+        (deployment(0, 2, observedGeneration=2), 0, "stopped"),
+    ],
+)
+def test_pods_of_before_do_not_count_as_those_of_a_change(found: Object, ready: int, state: str) -> None:
+    record = records.Record(SERVICE, {}, frozenset({records.reference(found)}), "u", "2026-01-05T08:00:00Z", "models")
+    stands = standing(record, [found])
+    assert (stands.servers[0].ready, stands.state) == (ready, state)
