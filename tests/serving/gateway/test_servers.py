@@ -197,18 +197,18 @@ def test_an_unavailable_server_is_replaced_by_another_and_a_broken_request_is_no
 
 def test_a_plain_500_counts_neither_way() -> None:
     async def main() -> None:
-        async with upstream(error_rate=1.0, error_status=500) as bad:
-            async with gateway(document(bad.url, health={"every": "1h"})) as gate:
-                [failing] = gate.program.application.state.servers
-                for _ in range(4):
-                    failing.began()
-                    failing.ended(failed=True)
-                for _ in range(6):
-                    assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 500
-                    assert not failing.circuit_open
+        unhurried = {"every": "1h"}
+        async with upstream(error_rate=1.0, error_status=500) as bad, gateway(document(bad.url, health=unhurried)) as gate:
+            [failing] = gate.program.application.state.servers
+            for _ in range(4):
                 failing.began()
                 failing.ended(failed=True)
-                assert failing.circuit_open
+            for _ in range(6):
+                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 500
+                assert not failing.circuit_open
+            failing.began()
+            failing.ended(failed=True)
+            assert failing.circuit_open
 
     clock.run(main())
 
