@@ -33,7 +33,7 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "volumes": volumes or []}}
 
 
-def running(main: Callable[[Client], Awaitable[None]], folder: Path) -> None:
+def running(main: Callable[[Client], Awaitable[None]], folder: Path, *, speed: float = 1.0) -> None:
     """Run a test's coroutine on a twin that runs processes."""
 
     async def whole() -> None:
@@ -42,7 +42,7 @@ def running(main: Callable[[Client], Awaitable[None]], folder: Path) -> None:
             await create_nodes(client, Shape(pool="pool"), 1)
             await main(client)
 
-    clock.run(whole())
+    clock.run(whole(), speed=speed)
 
 
 async def until(client: Client, name: str, true: Callable[[Object], bool], seconds: float = 20) -> Object:

@@ -354,14 +354,15 @@ def _deleted_as_it_ends(client: Client, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(containers.ContainerRun, "_finish", crossed)
 
 
-def test_a_container_ends_with_its_process_whatever_that_has_left_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("speed", [1.0, 60.0])
+def test_a_container_ends_with_its_process_whatever_that_has_left_behind(tmp_path: Path, speed: float) -> None:
     async def main(client: Client) -> None:
         left = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(60)"
         line = f"{sys.executable} -c '{left}' & sleep 1; echo done"
         await client.create(pod("p", "sh", "-c", line))
-        await until(client, "p", ended)
+        await until(client, "p", ended, 20 * speed)
         number, last = (await client.logs("p", "default")).split()
         os.kill(int(number), signal.SIGKILL)
         assert last == "done"
 
-    running(main, tmp_path)
+    running(main, tmp_path, speed=speed)

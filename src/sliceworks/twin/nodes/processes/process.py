@@ -8,14 +8,16 @@ import logging
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
-from sliceworks.twin.nodes.processes.views import spawn
+from sliceworks.twin.nodes.processes.views import reading, spawn
 
 if TYPE_CHECKING:
     from sliceworks.twin.nodes.processes.environment import Command
     from sliceworks.twin.nodes.processes.logs import LogWriter
+
+    Output = tuple[asyncio.StreamReader, asyncio.ReadTransport]
 
 log = logging.getLogger(__name__)
 _BY_SIGNAL = 128
@@ -27,21 +29,28 @@ _LAST_WORDS = 2.0
 class Process:
     """A container's process while it runs, and its exit code afterwards."""
 
-    def __init__(self, inner: asyncio.subprocess.Process, kept: LogWriter, mark: Path) -> None:
+    def __init__(self, inner: asyncio.subprocess.Process, output: Output, kept: LogWriter, mark: Path) -> None:
         self._inner = inner
         self._mark = mark
-        self._log = asyncio.create_task(self._pump(kept))
+        reader, self._pipe = output
+        self._log = asyncio.create_task(kept.take_all(reader))
 
     @classmethod
     async def start(cls, command: Command, kept: LogWriter, mark: Path) -> Process:
         """Start it; OSError when that cannot be done."""
-        inner = await spawn(command.arguments, command.view, command.environment, output=asyncio.subprocess.PIPE)
+        # A pipe of our own: not every loop says that a process has ended as long as somebody holds the other end of its output.
+        end, written = os.pipe()
+        try:
+            output = await reading(end)
+            try:
+                inner = await spawn(command.arguments, command.view, command.environment, output=written)
+            except BaseException:
+                output[1].close()
+                raise
+        finally:
+            os.close(written)
         mark.write_text(f"{inner.pid} {_born(inner.pid)}")
-        return cls(inner, kept, mark)
-
-    async def _pump(self, kept: LogWriter) -> None:
-        assert self._inner.stdout is not None
-        await kept.take_all(self._inner.stdout)
+        return cls(inner, output, kept, mark)
 
     async def wait(self) -> int:
         """The exit code, once it has ended; what it left behind in its group ends with it."""
@@ -49,9 +58,9 @@ class Process:
         self.send(signal.SIGKILL)
         # A child that has left the group may hold the output open for as long as it lives, which is no matter of the container's.
         await asyncio.wait({self._log}, timeout=clock.of_the_machine(_LAST_WORDS))
+        self._pipe.close()
         if not self._log.done():
             self._log.cancel()
-            cast("Any", self._inner)._transport.close()  # nothing else lets go of its output
         elif not self._log.cancelled() and (error := self._log.exception()) is not None:
             log.warning("what process %d wrote could not be kept: %s", self._inner.pid, error)
         self._mark.unlink(missing_ok=True)

@@ -101,18 +101,23 @@ async def _start(
 
 async def _told(report: int) -> str:
     """What went wrong; nothing once the command runs."""
-    reader = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    file = os.fdopen(report, "rb", 0)
-    try:
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
-    except BaseException:
-        file.close()
-        raise
+    reader, pipe = await reading(report)
     try:
         return (await reader.read()).decode(errors="replace")
     finally:
-        transport.close()
+        pipe.close()
+
+
+async def reading(end: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    """Read from this end of a pipe, which is closed with what comes back."""
+    reader = asyncio.StreamReader()
+    file = os.fdopen(end, "rb", 0)
+    try:
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    except BaseException:
+        file.close()
+        raise
+    return reader, pipe
 
 
 class Namespaces:
