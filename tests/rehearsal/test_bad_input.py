@@ -129,6 +129,24 @@ def test_files_of_a_scenario_are_read_before_it_begins(folder: Path) -> None:
     assert [each.partition(": ")[0] for each in told(folder)] == ["jobs/train.yaml:6"]
 
 
+def test_files_of_a_scenario_that_is_wrong_itself_are_read_all_the_same(folder: Path) -> None:
+    change(folder / "20-day.yaml", "count: 2", "count: many")
+    more = "  - {at: 3m, apply: {file: jobs/later.yaml}}\n  - {at: 3m, trace: {file: 1}}\n  - 7\n"
+    change(folder / "20-day.yaml", "  expect:", f"{more}  expect:")
+    change(folder / "jobs/train.yaml", "queue: tpus", "queues: tpus")
+    found = told(folder)
+    day, job = "20-day.yaml", "jobs/train.yaml"
+    assert [each.split(": ")[0] for each in found] == [f"{day}:6", f"{day}:8", f"{day}:9", f"{day}:10", f"{job}:4", f"{job}:5"]
+    assert "20-day.yaml:8: there is no jobs/later.yaml" in found
+    assert any("unknown field spec.queues" in each for each in found)
+
+
+@pytest.mark.parametrize("spec", ["[]", "{events: {submit: {file: jobs/train.yaml}}}", "{events: [{submit: [file]}]}", "7"])
+def test_a_scenario_that_is_nothing_like_one_is_told_of(folder: Path, spec: str) -> None:
+    (folder / "20-day.yaml").write_text(SCENARIO.partition("spec:")[0] + f"spec: {spec}\n")
+    assert {each.split(":")[0] for each in told(folder)} == {"20-day.yaml"}
+
+
 def test_kinds_that_a_document_defines_are_known(folder: Path) -> None:
     (folder / "30-kind.yaml").write_text(
         "apiVersion: kro.run/v1alpha1\nkind: ResourceGraphDefinition\nmetadata: {name: web}\n"

@@ -14,16 +14,17 @@ from sliceworks.specs import documents as specs
 from sliceworks.specs.scenario import Apply, Scenario, Submit, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from sliceworks.base.yamls import Document
+    from sliceworks.specs.model import Spec
 
 _EXAMPLE = "give a folder of .yaml files, such as examples/platform"
 
 
 def problems(path: Path) -> list[InvalidDocument]:
-    """All of them, by file and line. A document that is wrong by itself is asked for nothing more."""
+    """All of them, by file and line. A document that is wrong by itself is asked for nothing more, but for the files it names."""
     folder = yamls.folder_of(path)
     written, found = _read(path)
     if not written and not found:
@@ -42,8 +43,10 @@ def problems(path: Path) -> list[InvalidDocument]:
             known.suspect(each)
         found += wrong or known.add(each, objects)
     if not isinstance(scenario, Scenario):
+        found += _later(told[0], _named(told[0]), folder, known) if told else []
         return _in_order([*found, *names.check(known, None, None)])
-    found += _later(told[0], scenario, folder, known)
+    actions = [(number, *event.action) for number, event in enumerate(scenario.spec.events)]
+    found += _later(told[0], actions, folder, known)
     return _in_order([*found, *names.check(known, told[0], scenario)])
 
 
@@ -59,11 +62,22 @@ def _read(path: Path) -> tuple[list[Document], list[InvalidDocument]]:
     return written, found
 
 
-def _later(told: Document, scenario: Scenario, folder: Path, known: Known) -> list[InvalidDocument]:
-    """What is wrong with what the scenario brings in the course of the day; the rest is learned."""
+def _named(told: Document) -> Iterator[tuple[int, str, Spec]]:
+    """The files that a scenario names, although something is wrong with it."""
+    spec = told.data.get("spec")
+    events = spec.get("events") if isinstance(spec, dict) else None
+    for number, event in enumerate(events if isinstance(events, list) else ()):
+        for name, kind in (("apply", Apply), ("submit", Apply), ("trace", Trace)):
+            action = event.get(name) if isinstance(event, dict) else None
+            file = action.get("file") if isinstance(action, dict) else None
+            if isinstance(file, str):
+                yield number, name, kind(file=file)
+
+
+def _later(told: Document, actions: Iterable[tuple[int, str, Spec]], folder: Path, known: Known) -> list[InvalidDocument]:
+    """What is wrong with what the scenario brings in the course of the day, by the events' numbers; the rest is learned."""
     found: list[InvalidDocument] = []
-    for number, event in enumerate(scenario.spec.events):
-        name, action = event.action
+    for number, name, action in actions:
         known.all_jobs = known.all_jobs and not isinstance(action, Trace)
         if not isinstance(action, Apply | Submit | Trace):
             continue
