@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from sliceworks.base import progress
-from sliceworks.base.errors import UsageError
+from sliceworks.base.errors import SliceworksError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
@@ -60,7 +62,20 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError("there is nobody to ask", hint="say yes with -y")
-    click.confirm(question, abort=True, err=True)
+    with _interruptible():
+        said = click.confirm(question, err=True)
+    if not said:
+        raise SliceworksError("nothing was done: the answer was no")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C ends the question at once, also inside an event loop, which would have it wait for an answer first."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def cluster(command: Command) -> Command:

@@ -23,7 +23,7 @@ WORKLOADS = ("Deployment", "StatefulSet", "Job")
 class Part:
     """One workload: how many pods of it are ready, of how many; a Job is ready when it is done.
 
-    `current` is whether as many as are wanted are ready as the workload has them now: while it is changed, pods of before answer too.
+    `current` is whether as many as are wanted are ready in their present form: while it is changed, pods of before answer too.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class Standing:
 
     @property
     def state(self) -> str:
-        """One word: ready, failed, updating (all answer, some as they were before), degraded (some servers answer), stopped or starting."""
+        """One word: ready, failed, updating (all answer, some as before), degraded (some servers answer), stopped or starting."""
         if any(each.failed for each in self.parts):
             return "failed"
         if not self.missing and all(each.done for each in self.parts):
@@ -99,7 +99,7 @@ def _part(obj: Object) -> Part:
     if kind == "Job":
         return Part(kind, name, component, int(is_true(obj, "Complete")), 1, failed=is_true(obj, "Failed"))
     wanted, ready = spec.get("replicas", 1), status.get("readyReplicas") or 0
-    # Right after a change the numbers still tell of what was before. Then pods of before, which may all be ready, stand beside new ones.
+    # Right after a change the numbers still tell of what was before; then pods of before, all ready perhaps, are beside new ones.
     told = status.get("observedGeneration", 0) >= obj["metadata"].get("generation", 1)
     old = (status.get("replicas") or 0) - (status.get("updatedReplicas") or 0)
     return Part(kind, name, component, min(ready, wanted), wanted, current=told and ready - old >= wanted)
