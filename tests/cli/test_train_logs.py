@@ -166,6 +166,21 @@ def test_following_goes_through_restarts(monkeypatch: pytest.MonkeyPatch, capsys
     assert said.err == "train begins again: attempt 1\n"
 
 
+def test_following_ends_though_the_end_of_the_job_is_seen_before_that_of_its_pods(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = Pods(train_slice_0_0_0=["t1Z a\n"] * 100)
+    followed(
+        monkeypatch,
+        client,
+        Picture(stored(), None, [pod(0, 0, **RUNNING)]),
+        Picture(stored(conditions=ENDED), None, [pod(0, 0, **RUNNING)]),
+        Picture(stored(conditions=ENDED), None, [pod(0, 0, **DONE)]),
+    )
+    assert capsys.readouterr().out == "slice-0/0 | a\n"
+    assert len(client.asked) < 20
+
+
 def test_following_ends_with_a_job_that_is_removed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     client = Pods(train_slice_0_0_0=["t1Z a\n"])
     followed(monkeypatch, client, Picture(stored(), None, [pod(0, 0, **RUNNING)]), Picture(stored(), None, [], gone=True))

@@ -45,7 +45,8 @@ class Following:
         async with follow(self._client, self._jobset) as follower, aclosing(follower.pictures()) as pictures:
             async for picture in pictures:
                 self._take(picture, group)
-                if picture.gone or state(picture.jobset) in ENDED:
+                # One watch may be ahead of another: the end of the job may be seen before that of its pods.
+                if (picture.gone or state(picture.jobset) in ENDED) and not self._goes_on():
                     break
             await asyncio.gather(*self._tails.values())
 
@@ -59,6 +60,10 @@ class Following:
                     progress.say(f"{picture.jobset['metadata']['name']} begins again: attempt {source.host.attempt}")
                 self._attempt = max(self._attempt, source.host.attempt)
                 self._tails[source.uid] = group.create_task(_Tail(self, source).run())
+
+    def _goes_on(self) -> bool:
+        """Whether a pod whose log is shown may write more."""
+        return any(uid in self._tails and not source.ended for uid, source in self._pods.items())
 
     def now(self, source: Source) -> Source | None:
         """The same pod as it is now; None when it is gone."""
