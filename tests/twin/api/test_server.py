@@ -187,3 +187,25 @@ def test_upgrades_are_answered_and_not_made(running: Running) -> None:
         answer = client.answer()
         assert (answer.status, answer.headers["connection"]) == (200, "close")
         assert client.gone()
+
+
+@pytest.mark.parametrize("size", [5, 300_000])
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_body_of_a_request_that_wants_an_upgrade_is_read(running: Running, size: int, *, chunked: bool, apart: bool) -> None:
+    framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
+    head = f"POST /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n{framing}\r\n\r\n".encode()
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (size, b"x" * size) if chunked else b"x" * size
+    with running.connect() as client:
+        for piece in (head, body) if apart else (head + body,):
+            client.send(piece)
+        answer = client.answer()
+        assert (answer.json["body"], answer.headers["connection"]) == (size, "close")
+        assert client.gone()
+
+
+def test_a_client_of_http_1_0_sees_the_end_of_its_line(running: Running) -> None:
+    with running.connect() as client:
+        answer = client.get("/a", "Connection: keep-alive", version="1.0").answer()
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        assert client.gone()

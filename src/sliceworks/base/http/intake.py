@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import httptools
@@ -75,8 +76,8 @@ class Intake(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(self._server.buffer[:nbytes])
             self._count_raw(nbytes)
-        except httptools.HttpParserUpgrade:
-            self._deaf = True
+        except httptools.HttpParserUpgrade as upgrade:
+            self._stay(bytes(self._server.buffer[upgrade.args[0] : nbytes]))
         except httptools.HttpParserCallbackError as error:
             found = error.__context__
             self._refuse(found if isinstance(found, Refusal) else malformed("the request cannot be read"))
@@ -86,6 +87,26 @@ class Intake(asyncio.BufferedProtocol):
             self._refuse(malformed("this is not HTTP"))
         except Refusal as refusal:
             self._refuse(refusal)
+
+    def _stay(self, rest: bytes) -> None:
+        """Nobody changes the protocol here. The parser thinks that all has come; the body that there may be is read by another."""
+        if not self._awaits_body():
+            self._deaf = True
+            return
+        method, version, known = self._parser.get_method().decode("latin-1"), self._parser.get_http_version(), self._headers
+        framing = "".join(f"{name}: {known[name]}\r\n" for name in ("content-length", "transfer-encoding") if name in known)
+        told = SimpleNamespace(on_header=self.on_header, on_body=self.on_body, on_message_complete=self.on_message_complete)
+        self._parser = httptools.HttpRequestParser(told)
+        self._parser.feed_data(f"{method} / HTTP/{version}\r\nconnection: close\r\n{framing}\r\n".encode("latin-1"))
+        if rest:
+            self._server.buffer[: len(rest)] = rest
+            self.buffer_updated(len(rest))
+
+    def _awaits_body(self) -> bool:
+        """Whether the parser was told of another protocol by a head that a body follows."""
+        if "upgrade" not in self._headers or not self._parser.should_upgrade() or self._parser.get_method() == b"CONNECT":
+            return False
+        return "transfer-encoding" in self._headers or int(self._headers.get("content-length") or 0) > 0
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer what cannot be read, let the rest of it go by, and hang up."""
@@ -178,14 +199,17 @@ class Intake(asyncio.BufferedProtocol):
 
     def on_message_complete(self) -> None:
         body = self._body
-        self._complete(body[0] if len(body) == 1 else b"".join(body))
+        if not self._awaits_body():
+            self._complete(body[0] if len(body) == 1 else b"".join(body))
 
     def _complete(self, body: bytes | bytearray) -> None:
         parser = self._parser
         request = Request(parser.get_method().decode("latin-1"), self._path, self._query, self._headers, cast("bytes", body))
         request.arrived, request.who, request.peer = clock.effort(), self._who, self._peer
-        keep = parser.should_keep_alive() and not parser.should_upgrade()
-        self._queue(self._refused or request, keep, parser.get_http_version() != "1.0", request.method == "HEAD")
+        modern = parser.get_http_version() != "1.0"
+        # A client of HTTP/1.0 that wants to keep the line is to be told that it is kept: else it waits for the end of it.
+        keep = modern and parser.should_keep_alive() and not parser.should_upgrade()
+        self._queue(self._refused or request, keep, modern, request.method == "HEAD")
         self._receiving = self._in_body = False
         self._body = []
         self._large = None
