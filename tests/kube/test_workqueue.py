@@ -174,3 +174,32 @@ def test_what_a_cancelled_worker_was_at_waits_for_the_next() -> None:
         return ended
 
     assert clock.run(main(), virtual=True) == ["a"]
+
+
+def test_a_worker_outlives_a_failure_that_cannot_be_dealt_with(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> list[tuple[str, float]]:
+        queue: WorkQueue[str] = WorkQueue()
+        seen: list[tuple[str, float]] = []
+
+        async def act(key: str) -> None:
+            seen.append((key, clock.loop_time()))
+            if key == "bad" and len(seen) < 4:
+                raise ValueError("it fails")
+
+        def failed(key: str, error: Exception) -> None:
+            raise TypeError(f"nobody expects {error}")
+
+        worker = asyncio.create_task(work(queue, act, failed))
+        queue.add("bad")
+        queue.add("good")
+        await asyncio.sleep(10)
+        assert not worker.done()
+        assert queue.idle
+        queue.shut_down()
+        await worker
+        return seen
+
+    assert clock.run(main(), virtual=True) == [("bad", 0), ("good", 1), ("bad", 1), ("bad", 2)]
+    told = [record.exc_text or "" for record in caplog.records]
+    assert len(told) == 2
+    assert all("it fails" in each and "nobody expects" in each for each in told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 K = TypeVar("K", bound=Hashable)
+log = logging.getLogger(__name__)
+_REST = 1.0  # seconds
 
 
 class ShutDown(Exception):
@@ -132,24 +135,36 @@ class WorkQueue(Generic[K]):
 
 
 async def work(queue: WorkQueue[K], act: Callable[[K], Awaitable[object]], failed: Callable[[K, Exception], None]) -> None:
-    """One worker: acts on key after key until the queue is shut down. What `act` raises goes to `failed`, and work goes on."""
+    """One worker: acts on key after key until the queue is shut down. What `act` raises goes to `failed`, and work goes on: also
+    where `failed` raises itself. Then the worker rests, as one would that is started anew, and the key comes again."""
     while True:
         try:
             key = await queue.get()
         except ShutDown:
             return
         try:
-            await act(key)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                queue.add(key)  # half done: whoever works on this queue next looks at it again
-                raise
-            # Not this worker was cancelled but something that it waited for: others must not be left without a worker.
-            failed(key, RuntimeError("what it waited for was cancelled"))
-        except Exception as error:
-            failed(key, error)
-        else:
-            queue.forget(key)
+            await _attempt(queue, key, act, failed)
+        except Exception:
+            log.exception("the failure of %s could not be dealt with; looking again in %g s", key, _REST)
+            queue.add(key)
+            await asyncio.sleep(_REST)
         finally:
             queue.done(key)
+
+
+async def _attempt(
+    queue: WorkQueue[K], key: K, act: Callable[[K], Awaitable[object]], failed: Callable[[K, Exception], None]
+) -> None:
+    try:
+        await act(key)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            queue.add(key)  # half done: whoever works on this queue next looks at it again
+            raise
+        # Not this worker was cancelled but something that it waited for: others must not be left without a worker.
+        failed(key, RuntimeError("what it waited for was cancelled"))
+    except Exception as error:
+        failed(key, error)
+    else:
+        queue.forget(key)

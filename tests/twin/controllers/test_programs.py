@@ -9,8 +9,10 @@ from tests.support.embedded import on_twin
 from sliceworks.base import clock
 from sliceworks.twin.nodes.addresses import Range
 from sliceworks.twin.nodes.shapes import Shape, node_objects
+from sliceworks.twin.workloads.deployments.controller import Deployments, Key
 
 if TYPE_CHECKING:
+    import pytest
     from tests.support.embedded import Embedded
 
     from sliceworks.twin.controllers.programs import Program
@@ -74,6 +76,30 @@ def test_the_revived_know_what_others_did_meanwhile() -> None:
         await clock.sleep(60)
         assert len(await pods(twin)) == 5
         assert (await twin.do("GET", f"{DEPLOYMENTS}/web"))["status"]["readyReplicas"] == 5
+
+    on_twin(main, workloads=True)
+
+
+def test_a_key_whose_failure_cannot_be_dealt_with_ends_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = iter("ab")
+    sync = Deployments.sync
+
+    async def fail_at_first(controller: Deployments, key: Key) -> None:
+        if next(broken, None):
+            raise ValueError("it fails")
+        await sync(controller, key)
+
+    def cannot(controller: Deployments, key: Key, error: Exception) -> None:
+        raise TypeError("and nobody can deal with it")
+
+    monkeypatch.setattr(Deployments, "sync", fail_at_first)
+    monkeypatch.setattr(Deployments, "_failed", cannot)
+
+    async def main(twin: Embedded) -> None:
+        await with_nodes(twin)
+        await twin.do("POST", DEPLOYMENTS, web(3))
+        await clock.sleep(60)
+        assert (await twin.do("GET", f"{DEPLOYMENTS}/web"))["status"]["readyReplicas"] == 3
 
     on_twin(main, workloads=True)
 
