@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientError, ClientSession
 from tests.real.processes import free_port
 from tests.support.golden_server import Golden
 from tests.support.load_tests import spec
@@ -86,6 +86,35 @@ def test_a_pod_that_is_to_go_gives_out_all_it_measured(tmp_path: Path) -> None:
     rows, _ = read(pod.here / "worker-0.rows")
     assert len(rows) == len(pod.golden.seen) < 100
     assert [each.text for each in texts.read(pod.here / "worker-0.texts")] == ["word "] * len(rows)
+
+
+def test_what_is_told_to_stop_before_it_sends_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod, prepare, stopped = Pod(tmp_path), Keeper._prepare, asyncio.Event()
+
+    async def slowly(kept: Keeper) -> dict[str, Any]:
+        await stopped.wait()
+        return await prepare(kept)
+
+    async def work(_: Keeper) -> None:
+        while not await _answers(pod):
+            await asyncio.sleep(0.05)
+        await pod.ask("POST", "/stop")
+        stopped.set()
+        while not unpacked(await pod.ask("GET", "/news")).ended:
+            await asyncio.sleep(0.05)
+        await pod.ask("POST", "/leave")
+
+    monkeypatch.setattr(Keeper, "_prepare", slowly)
+    assert pod.live(work)[0] == 0
+    assert len(pod.golden.seen) < 100
+
+
+async def _answers(pod: Pod) -> bool:
+    try:
+        await pod.ask("GET", "/news")
+    except ClientError:
+        return False
+    return True
 
 
 def test_a_test_that_nobody_follows_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

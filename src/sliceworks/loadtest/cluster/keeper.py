@@ -48,6 +48,7 @@ class Keeper:
         self._whole: dict[str, str] = {}
         self._leave = asyncio.Event()
         self._sender: asyncio.subprocess.Process | None = None
+        self._told_to_end = False
         self._ends = clock.loop_time() + asked.patience + _ALONE
 
     async def run(self, index: int, key: str) -> int:
@@ -76,7 +77,7 @@ class Keeper:
         try:
             told = await self._prepare()
             self._sender = sender = await running.start(self._data, *_role(self._asked, index, told["workers"]), key=key)
-            if self._leave.is_set():
+            if self._told_to_end:
                 self._end()
             assert sender.stdout is not None
             while line := await sender.stdout.readline():
@@ -119,6 +120,8 @@ class Keeper:
         asyncio.get_running_loop().call_later(_LAST, self._leave.set)
 
     def _end(self) -> None:
+        """Let the sender end; one that is not there yet ends as soon as it is."""
+        self._told_to_end = True
         if self._sender is not None:
             running.tell_stop(self._sender)
 
