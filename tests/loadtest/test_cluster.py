@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.support.load_tests import record, spec
@@ -13,6 +14,7 @@ from sliceworks.base.errors import InvalidDocument, Unreachable
 from sliceworks.loadtest.cluster import objects, pods
 from sliceworks.loadtest.cluster.collecting import Collector
 from sliceworks.loadtest.cluster.news import KINDS, News, unpacked
+from sliceworks.loadtest.cluster.running import ClusterRun
 from sliceworks.loadtest.listening import Listener
 from sliceworks.loadtest.rows import Writer, read
 from sliceworks.specs.load_test import Workers
@@ -119,6 +121,26 @@ def test_rows_that_cannot_be_written_here_end_the_test(tmp_path: Path) -> None:
     listener = clock.run(main(), virtual=True)
     assert collector.lost == "its rows cannot be written here: No such file or directory"
     assert listener.why == collector.lost
+
+
+def test_a_sender_that_could_not_be_told_to_stop_is_told_again(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    async def ask(pod: Object, method: str, path: str) -> bytes:
+        heard.append(f"{method} {path}")
+        if len(heard) < 3:
+            raise Unreachable("the way to it broke")
+        return b""
+
+    async def main() -> None:
+        launch = cast("Any", SimpleNamespace(pods=1))
+        run = ClusterRun(cast("Any", None), launch, tmp_path, ask, rule=spec().stop)
+        run._pods = {0: {"metadata": {"name": "p"}}}
+        run.stop("it was interrupted")
+        await run._end_when_told()
+
+    clock.run(main(), virtual=True)
+    assert heard == ["POST /stop"] * 3
 
 
 def pod(**status: Any) -> Object:

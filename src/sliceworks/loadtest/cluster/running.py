@@ -148,10 +148,20 @@ class ClusterRun:
     async def _end_when_told(self) -> None:
         """Tell the senders alone: a master that goes first ends them at once, without the answers that are under way."""
         await self._listener.stopping.wait()
-        await self._tell([self._pods[index] for index in self._senders()], "/stop")
+        await asyncio.gather(*(self._insist(self._pods[index], "/stop") for index in self._senders()))
 
     def _senders(self) -> list[int]:
         return [index for index in sorted(self._pods) if index or self._launch.pods == 1]
+
+    async def _insist(self, pod: Object, path: str) -> None:
+        """Tell a pod until it has heard."""
+        while True:
+            try:
+                await self._ask(pod, "POST", path)
+            except SliceworksError:
+                await clock.sleep(_EVERY)
+            else:
+                return
 
     async def _tell(self, those: list[Object], path: str) -> None:
         async def tell(pod: Object) -> None:
