@@ -242,6 +242,41 @@ def test_a_change_is_not_done_while_only_those_of_before_answer() -> None:
     played(play)
 
 
+def test_what_pods_will_wait_for_is_known_before_anything_is_applied() -> None:
+    async def play(platform: Platform) -> None:
+        service = changed("llama3-vllm-tpu", "{serviceAccount: models}", "{serviceAccount: nobody}")
+
+        async def missing() -> list[str]:
+            made = deploying.Rollout(platform.client, service, {}, "models")
+            await made.prepare()
+            return made.missing
+
+        assert await missing() == [
+            "serviceaccount/nobody in models; `kubectl create serviceaccount nobody -n models` makes it",
+            "secret/hugging-face in models; `kubectl create secret generic hugging-face -n models --from-literal=token=…` makes it",
+            "secret/gateway-admin in models",
+            "secret/gateway-keys in models",
+        ]
+        for name, data in (("hugging-face", {"wrong": "eA=="}), ("gateway-admin", {}), ("gateway-keys", {})):
+            metadata = {"name": name, "namespace": "models"}
+            await platform.client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": "models"}}
+        await platform.client.create(account)
+        assert await missing() == ["token of secret/hugging-face in models"]
+
+    played(play)
+
+
+def test_a_service_that_is_refused_leaves_no_namespace() -> None:
+    async def play(platform: Platform) -> None:
+        made = deploying.Rollout(platform.client, example("qwen-vllm-gpu"), {}, "elsewhere")
+        with pytest.raises(SliceworksError, match="the Gateway API is not installed"):
+            await made.prepare()
+        assert await platform.client.find(NAMESPACE, "elsewhere") is None
+
+    played(play)
+
+
 def test_a_failed_job_ends_the_deployment_with_its_reason() -> None:
     async def play(platform: Platform) -> None:
         service = example("llama2-7b-saxml")

@@ -57,6 +57,8 @@ def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: s
         _show_plan(service, place, output)
         for each in rollout.left_out:
             progress.say(f"Left out: {each}.")
+        for each in rollout.missing:
+            progress.say(f"Missing: {each}. Pods wait for it.")
         if dry_run == "server":
             return
         options.confirm(f"Apply {len(objects)} objects in {place}?", yes)

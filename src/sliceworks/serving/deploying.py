@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError, TimedOut
 from sliceworks.kube.well_known import CONFIG_MAP, NAMESPACE
-from sliceworks.serving import cluster, front, naming, replicas
+from sliceworks.serving import cluster, front, naming, needs, replicas
 from sliceworks.serving import record as records
 from sliceworks.serving.compile import manifests
 from sliceworks.serving.naming import GATEWAY
@@ -44,6 +44,8 @@ class Rollout:
         self.client, self.namespace, self.name = client, namespace, service.metadata.name
         self.service, self.document = service.model_copy(update={"metadata": placed}), document
         self.left_out: list[str] = []
+        self.missing: list[str] = []
+        """What pods will wait for."""
         self.untouched: frozenset[str] = frozenset()
         """Components whose workloads stay as they are, although the document says otherwise."""
         self._before: Record | None = None
@@ -52,20 +54,21 @@ class Rollout:
 
     async def prepare(self, *, make_namespace: bool = True) -> list[Object]:
         """Everything that will be applied, each taken by the cluster in a dry run. At most a missing namespace is made."""
-        # 1. A place to put it.
+        # 1. Who is there already.
+        self._known = await cluster.all_records(self.client, self.namespace)
+        self._before = next((each for each in self._known if each.service.metadata.name == self.name), None)
+        # 2. What it becomes, less what this cluster does not know.
+        made = manifests(self.service, [each.service for each in self._sharing()])
+        self._objects = [each for each in made if await self._served(each)]
+        # 3. A place to put it.
         if await self.client.find(NAMESPACE, self.namespace) is None:
             if not make_namespace:
                 raise SliceworksError(f"there is no namespace {self.namespace}", hint="a deployment that is no dry run makes it")
             await self.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
-        # 2. Who is there already.
-        self._known = await cluster.all_records(self.client, self.namespace)
-        self._before = next((each for each in self._known if each.service.metadata.name == self.name), None)
-        # 3. What it becomes, less what this cluster does not know.
-        made = manifests(self.service, [each.service for each in self._sharing()])
-        self._objects = [each for each in made if await self._served(each)]
-        # 4. Whether the cluster would take it.
+        # 4. Whether the cluster would take it, and what it lacks.
         for each in self._objects:
             await self._apply(each, dry=True)
+        self.missing = await needs.missing(self.client, self.namespace, needs.needs(self._objects))
         return self._objects
 
     async def apply(self, tell: Callable[[str], None], timeout: float, *, wait: bool = True) -> Record:
