@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.embedded import Embedded, on_twin
 
 from sliceworks.base import clock
-from sliceworks.base.errors import SliceworksError
+from sliceworks.base.errors import SliceworksError, Unreachable
+from sliceworks.console import day_looks, fleet
 from sliceworks.console.day_looks import Day, planned
 from sliceworks.console.views import faults
 from sliceworks.console.world import World
 from sliceworks.kube.client import Client
+from sliceworks.rehearsal import injection
+from sliceworks.rehearsal.scenarios import Happening
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,12 +47,63 @@ def test_the_day_is_written_down_and_a_fault_strikes_at_once_or_says_why_not(tmp
             await day.inject(fault.scenario(faults.Target(host="after"), 600), tmp_path)
             found = await twin.do("GET", "/api/v1/nodes/after")
             assert found["metadata"]["annotations"]["sliceworks.dev/state"] == "silent"
-            assert [each.subject for each in day.diary.latest(5, "faults")] == ["Failure of nodes after"]
+            told = [(each.subject, each.what) for each in day.diary.latest(5, "faults")]
+            # A twin that is no process of its own has no clock to wait by: what was to come later is said not to.
+            assert told == [("scenario host-failure", "broke off"), ("Failure of nodes after", "injected")]
             with pytest.raises(SliceworksError, match="was refused") as refused:
                 await day.inject(fault.scenario(faults.Target(host="nobody"), 600), tmp_path)
             assert "there is no Node nobody" in refused.value.hint
             await clock.sleep(300)
             assert "stopped answering" in {each.what for each in day.diary.latest(5, "hosts")}
+
+    on_twin(main, workloads=True)
+
+
+def test_a_day_goes_on_after_a_moment_that_could_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(range(100))
+
+    def fleet_of(world: World) -> Any:
+        if next(times) == 1:
+            raise KeyError("an object like no other")
+        return fleet.fleet_of(world)
+
+    async def main(twin: Embedded) -> None:
+        async with Client(twin.cluster.transport()) as client, World(client) as world:
+            await world.settled(5)
+            monkeypatch.setattr(day_looks, "fleet_of", fleet_of)
+            day = world.once(Day)
+            await clock.sleep(10)
+            assert next(times) > 5
+            assert day.diary.samples
+
+    on_twin(main, workloads=True)
+
+
+@pytest.mark.parametrize(
+    ("steps", "error"),
+    [([], None), ([], KeyError("odd")), (["one"], Unreachable("the twin is away"))],
+)
+def test_who_has_a_scenario_happen_hears_how_it_began_and_the_day_how_it_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str], error: Exception | None
+) -> None:
+    async def happen(_client: Any, _scenario: Any, _folder: Path, told: Any) -> None:
+        for each in steps:
+            told(Happening(0.0, each))
+        if error is not None:
+            raise error
+
+    async def main(twin: Embedded) -> None:
+        async with Client(twin.cluster.transport()) as client, World(client) as world:
+            await world.settled(5)
+            day = world.once(Day)
+            monkeypatch.setattr(injection, "happen", happen)
+            scenario = faults.fault("host-failure").scenario(faults.Target(host="after"), 600)
+            with pytest.raises(KeyError) if error and not steps else nullcontext():
+                async with asyncio.timeout(60):
+                    await day.inject(scenario, tmp_path)
+            await clock.sleep(1)
+            broke = [each.what for each in day.diary.moments if each.what == "broke off"]
+            assert len(broke) == (1 if steps and error else 0)
 
     on_twin(main, workloads=True)
 

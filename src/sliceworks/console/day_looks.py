@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sliceworks.rehearsal.scenarios import Happening
     from sliceworks.specs.scenario import Scenario
 
+log = logging.getLogger(__name__)
 _LOOK_EVERY = 1.0
 _NO_TWIN = (NotFound, Forbidden, Unauthorized, MethodNotAllowed)  # what other clusters say to a path of a twin's own
 _READERS: dict[Resource, Callable[[Object], Iterator[Moment]]] = {
@@ -62,10 +64,17 @@ class Day:
         self._keep(self._write())
 
     async def _write(self) -> None:
+        wrong = ""
         while True:
-            with suppress(SliceworksError):
-                await self.look()
-            self._read()
+            try:
+                with suppress(SliceworksError):
+                    await self.look()
+                self._read()
+                wrong = ""
+            except Exception as error:  # the rest of the day is written down all the same
+                if repr(error) != wrong:
+                    log.exception("a moment of the day is missing")
+                wrong = repr(error)
             await clock.sleep(_LOOK_EVERY)
 
     async def look(self) -> None:
@@ -100,7 +109,7 @@ class Day:
 
     async def inject(self, scenario: Scenario, folder: Path) -> None:
         """Have a scenario happen; returns when its first step is done, and goes on with the rest. A refusal is raised."""
-        first: asyncio.Future[Happening] = asyncio.get_running_loop().create_future()
+        first: asyncio.Future[Happening | None] = asyncio.get_running_loop().create_future()
 
         def told(happening: Happening) -> None:
             self._note(happening, scenario)
@@ -110,13 +119,18 @@ class Day:
         async def happen() -> None:
             try:
                 await injection.happen(self._world.client, scenario, folder, told)
-            except SliceworksError as error:
+            except Exception as error:  # who waits for the first step must hear of it
                 if not first.done():
                     first.set_exception(error)
+                else:
+                    self._note_end(scenario, error)
+            else:
+                if not first.done():
+                    first.set_result(None)
 
         self._keep(happen())
         done = await first
-        if done.refused:
+        if done is not None and done.refused:
             raise SliceworksError(f"{done.what} was refused", hint=done.refused)
 
     def _note(self, happening: Happening, scenario: Scenario) -> None:
@@ -124,6 +138,14 @@ class Day:
         tone = "wait" if happening.refused else "bad"
         said = f"refused: {happening.refused}" if happening.refused else f"scenario {scenario.metadata.name}"
         self.diary.note([days.Moment(at, happening.what, "injected", "faults", tone, said)])
+
+    def _note_end(self, scenario: Scenario, error: Exception) -> None:
+        """The rest of a scenario will not happen."""
+        if not isinstance(error, SliceworksError):
+            log.error("the scenario %s has broken off", scenario.metadata.name, exc_info=error)
+        said = f"the rest does not happen: {error}"
+        at = clock.rfc3339(self.now())
+        self.diary.note([days.Moment(at, f"scenario {scenario.metadata.name}", "broke off", "faults", "bad", said)])
 
     def _keep(self, work: object) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
