@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.clouds import PLACE, POOLS, Cloud, on_cloud
 
 from sliceworks.base import clock
 from sliceworks.kube.well_known import POD
+from sliceworks.twin.cloud.container.fleet import Fleet
 from sliceworks.twin.cloud.container.sizing import Sized, enlarged
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def pod(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
@@ -80,6 +84,49 @@ def test_a_pool_grows_from_nothing_and_shrinks_to_nothing() -> None:
         assert len(await cloud.nodes("cpu")) == 1
         await cloud.done(await cloud.do("DELETE", f"{POOLS}/cpu"))
         assert await cloud.nodes() == []
+
+    on_cloud(main)
+
+
+def test_a_pool_that_is_deleted_while_pods_are_counted_is_not_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(cloud: Cloud) -> None:
+        scaling = {"enabled": True, "minNodeCount": 0, "maxNodeCount": 3}
+        await cloud.done(await cloud.create("cpu", 0, config={"machineType": "e2-standard-4"}, autoscaling=scaling))
+        await cloud.client.create(pod("p"))
+        count, asked = Fleet.waiting_pods, list[Any]()
+
+        async def slowly(fleet: Fleet) -> list[Any]:
+            found = await count(fleet)
+            if found and not asked:
+                asked.append(await cloud.do("DELETE", f"{POOLS}/cpu"))
+                await cloud.done(asked[0])
+            return found
+
+        monkeypatch.setattr(Fleet, "waiting_pods", slowly)
+        await clock.sleep(300)
+        assert asked
+        assert "nodePools" not in await cloud.do("GET", POOLS)
+        assert await cloud.nodes() == []
+
+    on_cloud(main)
+
+
+def test_the_autoscaler_goes_on_after_a_look_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(cloud: Cloud) -> None:
+        scaling = {"enabled": True, "minNodeCount": 0, "maxNodeCount": 3}
+        await cloud.done(await cloud.create("cpu", 0, config={"machineType": "e2-standard-4"}, autoscaling=scaling))
+        count, failed = Fleet.waiting_pods, list[str]()
+
+        async def at_first_not(fleet: Fleet) -> list[Any]:
+            if not failed:
+                failed.append("once")
+                raise KeyError("a pod like no other")
+            return await count(fleet)
+
+        monkeypatch.setattr(Fleet, "waiting_pods", at_first_not)
+        await cloud.client.create(pod("p"))
+        await clock.sleep(300)
+        assert len(await cloud.nodes("cpu")) == 1
 
     on_cloud(main)
 

@@ -70,18 +70,27 @@ class Scaling:
                 await self._look()
             except (SliceworksError, GoogleError) as error:
                 log.warning("the autoscaler: %s", error)
+            except Exception:
+                log.exception("the autoscaler looks again in %g s", _LOOK)
             await clock.sleep(_LOOK)
 
     async def _look(self) -> None:
+        found = self._there()
+        waiting = await self._yard.fleet.waiting_pods() if found else []
+        busy = await self._yard.fleet.busy_nodes() if any(map(self._may_change, found)) else None
+        # Pools may have changed, or gone, while pods were counted: what is done now is done without a pause.
+        found = self._there()
+        free = {(pool.parent, pool.name): pool for pool in found if self._may_change(pool)}
+        if waiting and found:
+            self._grow(found, free, waiting)
+        if free and busy is not None:
+            self._shrink(list(free.values()), busy)
+
+    def _there(self) -> list[Document]:
+        """The autoscaled pools whose machines are nodes here."""
         found = [pool for key in list(self._scaled) if (pool := self._yard.pools.get(*key)) is not None]
         self._scaled = {(pool.parent, pool.name): None for pool in found}
-        found = [pool for pool in found if self._yard.has_nodes(pool.parent)]
-        free = {(pool.parent, pool.name): pool for pool in found if self._may_change(pool)}
-        waiting = await self._yard.fleet.waiting_pods() if found else []
-        if waiting:
-            self._grow(found, free, waiting)
-        if free:
-            self._shrink(list(free.values()), await self._yard.fleet.busy_nodes())
+        return [pool for pool in found if self._yard.has_nodes(pool.parent)]
 
     def _may_change(self, pool: Document) -> bool:
         key = (pool.parent, pool.name)
