@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sys
-from typing import TYPE_CHECKING
+
+import pytest
 
 from sliceworks.base import progress, tables
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Terminal(io.StringIO):
@@ -42,6 +41,24 @@ def test_in_a_pipe_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
     assert out == ""
     assert err.startswith("Starting: done in ")
     assert "\x1b" not in err
+
+
+def test_in_a_log_long_work_has_a_line_for_each_new_step(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.working("Deploying", logged=True) as step:
+        for each in ("one", "two", "two", "three"):
+            step(each)
+    told = capsys.readouterr().err.splitlines()
+    assert told[:-1] == ["Deploying: one", "Deploying: two", "Deploying: three"]
+    assert told[-1].startswith("Deploying: done in ")
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, asyncio.CancelledError])
+def test_whoever_interrupts_is_told_what_stays(interruption: type[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(interruption), progress.leaving("It stays."):
+        raise interruption
+    with pytest.raises(ValueError, match="else"), progress.leaving("It stays."):
+        raise ValueError("something else")
+    assert capsys.readouterr().err == "It stays.\n"
 
 
 def test_on_a_terminal_progress_moves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
     with progress.working("Starting the twin") as step:
         step("waiting for its first answer")
 
-On a terminal this is a spinner that leaves one line behind; in a pipe or a log it is that one line alone. Data never goes this way.
+On a terminal this is a spinner that leaves one line behind; in a pipe or a log it is that one line alone, or a line for each step
+where the work is long. Data never goes this way.
 """
 
 from __future__ import annotations
@@ -38,19 +39,43 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def working(title: str) -> Iterator[Callable[[str], None]]:
-    """Show that something goes on; call what it yields with the step it has come to."""
+def working(title: str, *, logged: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show that something goes on; call what it yields with the step it has come to. If `logged`, a log has a line for each."""
     began = time.monotonic()
     if _quiet:
         yield lambda _step: None
         return
     if not lively():
-        yield lambda _step: None
+        yield _logging(title) if logged else lambda _step: None
         say(f"{title}: done in {_seconds(began)}")
         return
     with _spinner(title) as show:
         yield show
     say(f"{mark()} {title} {dim('(' + _seconds(began) + ')')}")
+
+
+def _logging(title: str) -> Callable[[str], None]:
+    last = ""
+
+    def tell(step: str) -> None:
+        nonlocal last
+        if step != last:
+            say(f"{title}: {step}")
+            last = step
+
+    return tell
+
+
+@contextmanager
+def leaving(text: str) -> Iterator[None]:
+    """Say what stays as it is when somebody interrupts what goes on."""
+    import asyncio
+
+    try:
+        yield
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        say(text)
+        raise
 
 
 def lively(stream: object = None) -> bool:

@@ -100,7 +100,7 @@ def delete(*, name: str, namespace: str, timeout: float, yes: bool, **where: Any
 
         record = await cluster.one_record(client, name, client.namespace)
         options.confirm(f"Delete {name} in {client.namespace} with {len(record.objects)} objects?", yes)
-        with progress.working(f"Deleting {name}"):
+        with progress.leaving(f"{name} goes away all the same."), progress.working(f"Deleting {name}"):
             await deploying.delete(client, record, client.namespace, timeout)
 
     connections.on_cluster(remove, where, namespace)

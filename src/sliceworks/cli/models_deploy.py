@@ -63,7 +63,9 @@ def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: s
             return
         options.confirm(f"Apply {len(objects)} objects in {place}?", yes)
         ends = clock.loop_time() + timeout
-        with progress.working(f"Deploying {service.metadata.name}") as step:
+        name = service.metadata.name
+        begun = f"What is applied stays: the same command goes on, `sliceworks models delete {name} -n {place}` removes it."
+        with progress.leaving(begun), progress.working(f"Deploying {name}", logged=True) as step:
             record = await rollout.apply(step, timeout, wait=wait)
             if wait:
                 await rollout.follow(record, step, ends - clock.loop_time())

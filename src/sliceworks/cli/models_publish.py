@@ -107,7 +107,9 @@ def _change(
 
         record = await cluster.one_record(client, name, client.namespace)
         document = edit(record)
-        with progress.working(f"{'Publishing' if verb == 'load' else 'Unpublishing'} {model}") as step:
+        begun = f"What is changed stays: the same command goes on, `sliceworks models show {name} -n {record.namespace}` looks."
+        doing = f"{'Publishing' if verb == 'load' else 'Unpublishing'} {model}"
+        with progress.leaving(begun), progress.working(doing, logged=True) as step:
             await _apply(client, record, document, (verb, model), step=step, timeout=timeout)
 
     connections.on_cluster(work, where, namespace)
