@@ -101,6 +101,32 @@ def test_jobs_and_refusals_are_told_too() -> None:
     assert str(second) == f"replicaset/a-1: {words}"
 
 
+def test_what_needs_time_comes_after_what_does_not_mend_itself() -> None:
+    loading, crashing = pod([container()], NOT_READY), pod([container({"reason": "ImagePullBackOff", "message": "not found"})])
+    crashing["metadata"] = {"name": "server-1", "uid": "v"}
+    refused = {"reason": "FailedCreate", "message": "no account", "involvedObject": {"kind": "ReplicaSet", "name": "other"}}
+    told = [cause.object for cause in explain([loading, crashing], [], [refused])]
+    assert told == ["pod/server-1", "replicaset/other", "pod/server-0"]
+    since = {**refused, "involvedObject": {"kind": "ReplicaSet", "name": "server"}}
+    assert [cause.object for cause in explain([loading], [], [since])] == ["pod/server-0", "replicaset/server"]
+
+
+def test_commands_name_the_namespace_and_last_words_are_no_hints() -> None:
+    message = "error: there are no keys\nhint: give some\n"
+    ended = pod([container({"reason": "CrashLoopBackOff"}, {"exitCode": 1, "message": message})])
+    ended["metadata"]["namespace"] = "models"
+    [cause] = explain([ended], [], [])
+    assert cause.words == "container vllm ended with exit code 1: error: there are no keys"
+    assert cause.remedy == "kubectl logs pod/server-0 -n models -c vllm --previous"
+
+
+def test_a_gateway_loads_no_model() -> None:
+    gateway = pod([container()], NOT_READY)
+    gateway["metadata"]["labels"] = {"sliceworks.dev/gateway": "gateway"}
+    [cause] = explain([gateway], [], [])
+    assert cause.words == "it runs and does not answer yet"
+
+
 def test_a_pod_that_goes_or_is_done_is_no_reason() -> None:
     going = pod([container({"reason": "CrashLoopBackOff"}, {"exitCode": 1})])
     going["metadata"]["deletionTimestamp"] = "2026-11-15T10:00:00Z"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import condition, is_true
 from sliceworks.catalog import labels
+from sliceworks.serving.naming import GATEWAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ _PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNever
 _CONFIGURATION = ("CreateContainerConfigError", "CreateContainerError")
 _LONGEST = 300
 _MOUNTS = ("FailedMount", "FailedAttachVolume")
+_REFUSED = "is its service account there, and does a quota leave room?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +33,40 @@ class Cause:
 
 
 def explain(pods: Iterable[Object], jobs: Iterable[Object], events: Iterable[Object]) -> list[Cause]:
-    """The causes, the worst first; each is told once, of the first pod that has it."""
-    told = list(events)
-    found = [*_jobs(jobs), *(cause for pod in pods for cause in _pod(pod, told)), *_refusals(told)]
+    """The causes, what only needs time after what does not mend itself; each is told once, of the first pod that has it."""
+    told, staying = list(events), [pod for pod in pods if not _over(pod)]
+    refused, old = _refusals(told, [str(pod["metadata"]["name"]) for pod in staying])
+    found = [*_jobs(jobs), *(cause for pod in staying for cause in _troubles(pod)), *refused]
+    found += [cause for pod in staying if not any(_troubles(pod)) for cause in _waits(pod, told)]
     once: dict[str, Cause] = {}
-    for cause in found:
+    for cause in (*found, *old):
         once.setdefault(cause.words, cause)
     return list(once.values())
 
 
-def _pod(pod: Object, events: list[Object]) -> Iterator[Cause]:
+def _over(pod: Object) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp") or (pod.get("status") or {}).get("phase") == "Succeeded")
+
+
+def _troubles(pod: Object) -> Iterator[Cause]:
     status, name = pod.get("status") or {}, f"pod/{pod['metadata']['name']}"
-    if pod["metadata"].get("deletionTimestamp") or status.get("phase") == "Succeeded":
-        return
     placed = condition(pod, "PodScheduled")
     if placed.get("status") == "False":
         yield Cause(name, f"no node takes it: {placed.get('message', '')}", _placing(pod))
         return
-    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    causes = [cause for each in containers if (cause := _container(name, each)) is not None]
+    for each in _containers(pod):
+        if (cause := _container(pod, name, each)) is not None:
+            yield cause
     if status.get("reason"):
-        causes.append(Cause(name, f"{status['reason']}: {status.get('message', '')}"))
-    if not causes and condition(pod, "Ready").get("status") == "False":
-        causes = [_not_ready(pod, name, containers, events)]
-    yield from causes
+        yield Cause(name, f"{status['reason']}: {status.get('message', '')}")
 
 
-def _container(pod: str, status: Object) -> Cause | None:
+def _containers(pod: Object) -> list[Object]:
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _container(of: Object, pod: str, status: Object) -> Cause | None:
     waiting = (status.get("state") or {}).get("waiting") or {}
     ended = (status.get("state") or {}).get("terminated") or (status.get("lastState") or {}).get("terminated") or {}
     reason, name = waiting.get("reason", ""), status["name"]
@@ -69,24 +78,41 @@ def _container(pod: str, status: Object) -> Cause | None:
     if ended.get("reason") == "OOMKilled":
         return Cause(pod, f"container {name} needs more memory than it may have", "give spec.memory, or a larger machine")
     if ended and (reason == "CrashLoopBackOff" or ended.get("exitCode")):
-        last = str(ended.get("message", "")).strip().rpartition("\n")[2][:_LONGEST]
+        last = _last_words(str(ended.get("message", "")))
         words = f"container {name} ended with exit code {ended.get('exitCode')}{f': {last}' if last else ''}"
-        return Cause(pod, words, f"kubectl logs {pod} -c {name} --previous")
+        return Cause(pod, words, f"{_logs(pod, of)} -c {name} --previous")
     return None
 
 
-def _not_ready(pod: Object, name: str, containers: list[Object], events: list[Object]) -> Cause:
+def _last_words(message: str) -> str:
+    """The last line of what a program said; ours end an error with a hint."""
+    lines = [line for line in message.strip().split("\n") if not line.startswith("hint: ")]
+    return lines[-1][:_LONGEST] if lines else ""
+
+
+def _logs(name: str, obj: Object) -> str:
+    place = obj["metadata"].get("namespace")
+    return f"kubectl logs {name}{f' -n {place}' if place else ''}"
+
+
+def _waits(pod: Object, events: list[Object]) -> Iterator[Cause]:
     """It runs: its own last word, or what the probe was told. Or it waits, for a volume or for its image."""
+    if condition(pod, "Ready").get("status") != "False":
+        return
+    name = f"pod/{pod['metadata']['name']}"
     told = {each.get("reason"): str(each.get("message", "")) for each in events if _about(each, pod)}
-    if "Unhealthy" in told:
-        return Cause(name, told["Unhealthy"], f"kubectl logs {name}")
-    waiting = next((each["state"]["waiting"] for each in containers if (each.get("state") or {}).get("waiting")), None)
+    waiting = next((each["state"]["waiting"] for each in _containers(pod) if (each.get("state") or {}).get("waiting")), None)
     volume = next((told[reason] for reason in _MOUNTS if reason in told), "")
-    if waiting and volume:
-        return Cause(name, volume, "is the Secret, ConfigMap or volume there?")
-    if waiting:
-        return Cause(name, f"it is starting ({waiting.get('reason', 'waiting')})")
-    return Cause(name, "its server runs and does not answer yet: the model is loading")
+    if "Unhealthy" in told:
+        yield Cause(name, told["Unhealthy"], _logs(name, pod))
+    elif waiting and volume:
+        yield Cause(name, volume, "is the Secret, ConfigMap or volume there?")
+    elif waiting:
+        yield Cause(name, f"it is starting ({waiting.get('reason', 'waiting')})")
+    elif GATEWAY in (pod["metadata"].get("labels") or {}):
+        yield Cause(name, "it runs and does not answer yet")
+    else:
+        yield Cause(name, "its server runs and does not answer yet: the model is loading")
 
 
 def _placing(pod: Object) -> str:
@@ -106,15 +132,20 @@ def _jobs(jobs: Iterable[Object]) -> Iterator[Cause]:
     for job in jobs:
         if is_true(job, "Failed"):
             name, failed = f"job/{job['metadata']['name']}", condition(job, "Failed")
-            yield Cause(name, f"it failed: {failed.get('message') or failed.get('reason', '')}", f"kubectl logs {name}")
+            yield Cause(name, f"it failed: {failed.get('message') or failed.get('reason', '')}", _logs(name, job))
 
 
-def _refusals(events: list[Object]) -> Iterator[Cause]:
-    """What could not even be made, such as pods beyond a quota or without their service account."""
+def _refusals(events: list[Object], pods: list[str]) -> tuple[list[Cause], list[Cause]]:
+    """What could not even be made, such as pods beyond a quota or without their service account; then what may have been since."""
+    none: list[Cause] = []
+    some: list[Cause] = []
     for each in reversed(events):
         if each.get("reason") == "FailedCreate":
             about = each.get("involvedObject") or {}
-            yield Cause(f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}", str(each.get("message", "")))
+            name = str(about.get("name", ""))
+            cause = Cause(f"{str(about.get('kind', '')).lower()}/{name}", str(each.get("message", "")), _REFUSED)
+            (some if any(pod.startswith(f"{name}-") for pod in pods) else none).append(cause)
+    return none, some
 
 
 def _about(event: Object, obj: Object) -> bool:
