@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +23,7 @@ from sliceworks.kube.transport import Request
 from sliceworks.kube.well_known import POD
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
 
@@ -191,6 +192,30 @@ def test_client_certificates(pair: KeyPair, tmp_path: Path) -> None:
                 await client.get(POD, "a")
             assert server.peers[0]
 
+    asyncio.run(main())
+
+
+def test_a_certificate_that_is_new_to_another_request_breaks_none(pair: KeyPair, tmp_path: Path) -> None:
+    class Rotating(Fixed):
+        """Another request finds the next certificate while this one still asks for its headers."""
+
+        async def headers(self) -> Mapping[str, str]:
+            if self.fixed_certificate == first:
+                self.fixed_certificate = second
+                await others[0]()
+            return {}
+
+    async def main() -> None:
+        async with running(pair, tmp_path) as server:
+            server.answers = [reply(b"{}"), reply(b"{}")]
+            transport = HttpsTransport(Connection(server.url, Rotating({}, first), ca=pair.certificate))
+            others.append(partial(transport.send, Request("GET", "/another")))
+            async with Client(transport) as client:
+                await client.get(POD, "a")
+            assert [head.split()[1] for head in server.heads] == ["/another", "/api/v1/namespaces/default/pods/a"]
+
+    others: list[Callable[[], Awaitable[object]]] = []
+    first, second = (Certificate(each.certificate, each.key) for each in (self_signed("robot"), self_signed("robot")))
     asyncio.run(main())
 
 

@@ -70,8 +70,9 @@ class HttpsTransport:
             await asyncio.sleep(_GOODBYE)
 
     async def _exchange(self, request: Request, stream: bool) -> Response:
-        session = await self._open()
         headers = {**self._common, **await self._credentials.headers(), **request.headers}
+        # The last thing to wait for: whoever finds a new certificate closes the pool that others had before.
+        session = await self._open()
         try:
             answer = await session.request(
                 request.method,
