@@ -140,3 +140,30 @@ def test_a_plugin_that_needs_a_terminal(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(SliceworksError, match="needs a terminal to ask for input, and there is none"):
         asyncio.run(token(plugin(tmp_path, {}, interactiveMode="Always")))
+
+
+def test_who_gives_up_in_the_moment_in_which_the_plugin_ends_has_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended:
+        """uvloop does not kill what has ended; its output may be held by somebody else."""
+
+        async def communicate(self) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        def kill(self) -> None:
+            raise ProcessLookupError
+
+        async def wait(self) -> int:
+            return 0
+
+    async def start(*_: Any, **__: Any) -> Ended:
+        return Ended()
+
+    async def main() -> bool:
+        asking = asyncio.create_task(token(plugin(tmp_path, {"token": "t"})))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+        return asking.cancelled()
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    assert asyncio.run(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,8 @@ async def _run(plugin: Plugin) -> bytes:
     try:
         output, complaint = await process.communicate()
     except asyncio.CancelledError:
-        process.kill()
+        with suppress(ProcessLookupError):  # it may have ended in this very moment
+            process.kill()
         await process.wait()
         raise
     if process.returncode:
