@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import random
@@ -16,6 +17,7 @@ from tests.real.processes import resident_bytes
 from tests.support.gateways import LIMITS, Client, chat, document, gateway, raw_upstream, read_request, until, upstream
 
 from sliceworks.base import clock
+from sliceworks.base.http.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -257,6 +259,70 @@ def test_half_a_line_is_no_line() -> None:
                 await until(lambda: echo.engine.under_way == 0)
                 assert await client.gone()
             await until(gate.idle)
+
+    clock.run(main())
+
+
+async def _falls_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await well(reader, writer)
+    await asyncio.sleep(10)
+
+
+async def _hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await well(reader, writer)
+
+
+async def _says_no(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await well(reader, writer)
+    writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 2\r\n\r\nno")
+
+
+async def _breaks_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await well(reader, writer)
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + _OBJECT)
+    await asyncio.sleep(0.01)
+    writer.transport.abort()
+
+
+async def _errs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await well(reader, writer)
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + _OBJECT)
+    await asyncio.sleep(0.01)
+    writer.write(b'{"error": "out of memory"}')
+    await asyncio.sleep(10)
+
+
+_OBJECT = b'{"streamContent": {"samples": [{"text": "hi"}]}}'
+
+
+@pytest.mark.parametrize("serve", [_falls_silent, _hangs_up, _says_no, _breaks_off, _errs])
+@pytest.mark.parametrize("kind", ["openai", "jetstream"])
+def test_nothing_is_kept_of_a_request_that_failed(kind: str, serve: Any) -> None:
+    """Python's collector rests in a gateway, and a request may be long: it goes at once, and so does the server's work on it."""
+
+    def kept() -> int:
+        return sum(isinstance(each, Connection) for each in gc.get_objects())
+
+    async def main() -> None:
+        times = {"firstToken": "200ms", "idle": "300ms", "total": "500ms"}
+        async with raw_upstream(serve) as url:
+            spec = document(url, kind=kind, timeouts=times, retries={"attempts": 1}, health={"failures": 100})
+            async with gateway(spec) as gate:
+                assert (await gate.ask("POST", "/v1/chat/completions", chat(stream=True))).status
+                await until(lambda: not gate.program.server.connections)
+                gc.collect()
+                gc.disable()
+                try:
+                    before = kept()
+                    for _ in range(5):
+                        async with await Client.open(gate.port) as client:
+                            client.send("POST", "/v1/chat/completions", chat(stream=True))
+                            await client.head()
+                            await until(gate.idle, 5)
+                    await until(lambda: not gate.program.server.connections)
+                    assert kept() - before <= 1  # whom the last sweep looked at
+                finally:
+                    gc.enable()
 
     clock.run(main())
 

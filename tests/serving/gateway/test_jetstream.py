@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -181,6 +182,31 @@ def test_a_line_that_the_server_has_just_closed_is_no_failure() -> None:
             got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
             assert [each.json["choices"][0]["message"]["content"] for each in got] == ["hi", "hi"]
             assert len(asked) == 3
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+def test_a_server_whose_answer_makes_no_sense_is_let_go_at_once() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (await read_request(reader))[0].startswith(b"GET"):
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        writer.write(b'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{"error": "out of memory"}')
+        await reader.read()
+        left.set()
+
+    left = asyncio.Event()
+
+    async def main() -> None:
+        async with raw_upstream(serve) as url, gateway(document(url, kind="jetstream", retries={"attempts": 0})) as gate:
+            gc.disable()
+            try:
+                got = await gate.ask("POST", "/v1/chat/completions", chat())
+                async with asyncio.timeout(3):
+                    await left.wait()
+            finally:
+                gc.enable()
+            assert (got.status, "out of memory" in got.json["error"]["message"]) == (502, True)
             await until(gate.idle)
 
     clock.run(main())

@@ -82,11 +82,13 @@ class _Talk:
             judged = False
             raise
         except (Broken, Late, SliceworksError) as error:
-            refusal = _refusal(error)
-            failed = refusal.status >= 502
+            # No refusal is kept here: it would know this frame, and that the request, until somebody clears up.
+            failed = _refusal(error).status >= 502
             if not self._call.reply.started:
-                raise refusal from error
-            self._call.reply.write(self._call.last_words(refusal))
+                if isinstance(error, Refusal):
+                    raise
+                raise _refusal(error) from error
+            self._call.reply.write(self._call.last_words(_refusal(error)))
             self._call.reply.end()
             self._application.measures.broken.add(self._call.served.name)
             raise Interrupted from error
@@ -109,17 +111,18 @@ class _Talk:
                 kept = True
                 return server, pieces, first
             except (Broken, Late, SliceworksError) as error:
-                refusal = _refusal(error)
-                failed = refusal.status >= 502
-                again = refusal.status in {429, 502, 503} and len(tried) < state.spec.retries.attempts and state.budget.take()
-                if not again:
-                    raise refusal from error
+                status = _refusal(error).status
+                failed = status >= 502
+                if status not in {429, 502, 503} or len(tried) >= state.spec.retries.attempts or not state.budget.take():
+                    if isinstance(error, Refusal):
+                        raise
+                    raise _refusal(error) from error
             finally:
                 if not kept:
                     server.ended(failed=failed, judged=failed)
                     await pieces.aclose()
             tried.append(server)
-            self._application.measures.retries.add(call.served.name, str(refusal.status))
+            self._application.measures.retries.add(call.served.name, str(status))
 
     async def _text(self, server: Server) -> AsyncGenerator[str, None]:
         """What a server says, up to the first stop."""

@@ -197,7 +197,7 @@ class Relay:
     def _done(self, exchange: Exchange) -> None:
         self._deadlines.discard(exchange)
         exchange.cancel()
-        # What passes pieces on knows the exchange, and it knows that: apart, both go at once.
+        # What passes pieces on knows the exchange, and it knows that: apart, both go at once, and a long request with them.
         exchange.let_go()
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.http.refusals import Refusal, malformed
@@ -12,7 +13,7 @@ from sliceworks.serving.gateway.refusals import broken_backend
 from sliceworks.serving.gateway.relay import foreign, is_expected
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from sliceworks.serving.gateway.app import Application
     from sliceworks.serving.gateway.calls import Call
@@ -72,12 +73,14 @@ async def talk(
     heat = data.get("temperature")
     wishes = asking.Wishes(steps or DEFAULT_TOKENS, float(heat) if isinstance(heat, int | float) else None)
     question = asking.text(server.backend.kind, model, prompt, wishes)
-    async for text in question.read(_pieces(application, call, server, question)):
-        if text:
-            yield text
+    # Who reads may stop, or fail at what it reads: the server is let go then, not when somebody clears up.
+    async with aclosing(_pieces(application, call, server, question)) as pieces:
+        async for text in question.read(pieces):
+            if text:
+                yield text
 
 
-async def _pieces(application: Application, call: Call, server: Server, question: asking.Question) -> AsyncIterator[bytes]:
+async def _pieces(application: Application, call: Call, server: Server, question: asking.Question) -> AsyncGenerator[bytes, None]:
     """The answer of a server as bytes that come; what it says no with becomes a Refusal."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in question.headers.items()).encode()
     start = f"POST {server.prefix}{question.path} HTTP/1.1\r\n".encode()

@@ -128,8 +128,10 @@ class Exchange:
                 self.connection.drop()
 
     def let_go(self) -> None:
-        """Know nobody any more who takes the answer."""
+        """Know nobody any more who takes the answer, and no error that was raised: what raised it knows the exchange."""
         self.sink = self.framed = self.on_end = None
+        if self.error is not None:
+            self.error = asyncio.CancelledError()
 
     def pause(self) -> None:
         if self.connection is not None:
