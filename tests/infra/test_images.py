@@ -11,7 +11,7 @@ import yaml
 from tests.support.environments import example, small
 
 from sliceworks import __version__
-from sliceworks.infra import cloudbuild, images
+from sliceworks.infra import cloudbuild, contents, images
 from sliceworks.specs.environment.services import Registry
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +67,7 @@ def test_what_images_are_made_of_is_there_and_pinned() -> None:
 
 def test_all_that_the_wheel_takes_along_is_there_when_it_is_built() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    taken = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    taken = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["include"]
     copied = {line.split()[0] for line in re.findall(r"(?m)^COPY (?!--from)(.+)$", STAGES[0])}
-    assert {source.partition("/")[0] for source in taken} <= copied
+    assert taken == [f"/{pattern}" for pattern in contents.WHEEL]
+    assert {pattern.partition("/")[0] for pattern in contents.WHEEL} <= copied

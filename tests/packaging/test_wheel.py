@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from tests.support.litter import littered_checkout
 
 from sliceworks import __version__
 
@@ -22,24 +22,6 @@ BESIDE = {
     "deploy/slices/base": "sliceworks/infra/deploy/slices/base",
     "examples/environments": "sliceworks/infra/examples/environments",
 }
-STAGE = "terraform/stages/1-base"
-LYING_ABOUT = (
-    *(f"{STAGE}/{name}" for name in ("terraform.tfstate", "terraform.tfstate.backup", "errored.tfstate", ".terraform.lock.hcl")),
-    *(f"{STAGE}/{name}" for name in ("plan", "plan.tfplan", "plan.json", "terraform.tfvars", "environment.auto.tfvars.json")),
-    *(f"{STAGE}/{name}" for name in ("backend.tf", "secret_override.tf", "crash.log", ".env", "main.tf.orig")),
-    f"{STAGE}/.terraform/environment",
-    f"{STAGE}/.terraform/modules/network/main.tf",
-    f"{STAGE}/.terraform/providers/registry.example.com/google",
-    f"{STAGE}/.terraform/main.tf",
-    "terraform/modules/network/.terraform/modules/modules.json",
-    "terraform/terraform.tfstate",
-    "terraform/.cache/archive.tar.gz",
-    "deploy/slices/base/kustomization.yaml.orig",
-    "examples/environments/training/.sliceworks/state.json",
-    "examples/environments/training/terraform.tfstate",
-    "src/sliceworks/infra/terraform.tfstate",
-    "src/sliceworks/infra/.terraform/terraform.tfstate",
-)
 
 
 def built(sources: Path, folder: Path) -> Path:
@@ -95,14 +77,7 @@ def test_every_file_that_is_shipped_is_in_the_wheel(wheel: Path, folder: str, pl
 
 
 def test_what_lies_about_is_left_out(wheel: Path, tmp_path: Path) -> None:
-    checkout = tmp_path / "checkout"
-    for name in ("src", "terraform", "deploy", "examples"):
-        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, checkout)
-    for name in LYING_ABOUT:
-        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / name).write_text("secret")
+    checkout = littered_checkout(tmp_path / "checkout")
     assert names_in(built(checkout, tmp_path / "dist")) == names_in(wheel)
 
 

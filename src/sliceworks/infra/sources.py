@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import gzip
 import tarfile
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from sliceworks.infra.contents import IMAGES, belonging
 
 _FILES = ("pyproject.toml", "README.md", "LICENSE", "deploy/Dockerfile")
-_FOLDERS = ("src", "terraform", "deploy", "examples")
-LEFT_OUT = ("__pycache__", ".terraform", "*.tfstate*", ".env")
-"""What is made or kept beside sources and is nobody else's: states of Terraform have secrets in them."""
 
 
 def own() -> Path | None:
@@ -39,23 +32,12 @@ def pack(sources: Path, file: Path) -> None:
         gzip.GzipFile(fileobj=output, mode="wb", compresslevel=4, mtime=0, filename="") as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,
     ):
-        for path in _wanted(sources):
+        for path in belonging(sources, IMAGES):
             archive.add(path, path.relative_to(sources).as_posix(), recursive=False, filter=_plain)
 
 
 def _is_checkout(folder: Path) -> bool:
     return all((folder / name).is_file() for name in _FILES)
-
-
-def _wanted(sources: Path) -> Iterator[Path]:
-    found = {sources / name for name in _FILES}
-    for folder in _FOLDERS:
-        found.update(path for path in (sources / folder).rglob("*") if path.is_file())
-    return (path for path in sorted(found) if not any(map(_left_out, path.relative_to(sources).parts)))
-
-
-def _left_out(name: str) -> bool:
-    return any(fnmatch(name, pattern) for pattern in LEFT_OUT)
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:

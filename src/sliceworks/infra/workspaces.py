@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.infra import manager
+from sliceworks.infra.contents import TERRAFORM, belonging
 
 if TYPE_CHECKING:
     from sliceworks.infra.stages import Stage
     from sliceworks.specs.environment import Environment
 
 Object = dict[str, Any]
-_OURS = "*.tf", "*.tftpl", "*.proto", "columns.json"
 
 
 def modules() -> Path:
@@ -44,12 +44,8 @@ class Workspace:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         source = modules()
-        for pattern in _OURS:
-            for file in source.rglob(pattern):
-                target = self.folder / file.relative_to(source)
-                if not target.exists() or target.read_bytes() != file.read_bytes():
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(file, target)
+        for file in belonging(source, TERRAFORM):
+            _copy(file, self.folder / file.relative_to(source))
 
     def stage(self, name: str) -> Path:
         """The folder of a stage."""
@@ -74,14 +70,21 @@ def write_deployments(folder: Path, environment: Environment) -> None:
     for stage in manager.deployments(environment):
         home = folder / stage.name
         home.mkdir(parents=True, exist_ok=True)
-        for file in (source / "stages" / stage.name).glob("*.tf"):
+        for file in belonging(source, TERRAFORM, f"stages/{stage.name}"):
             (home / file.name).write_text(manager.standalone(file.read_text()))
         for name in manager.modules_of((home / "main.tf").read_text()):
-            shutil.copytree(source / "modules" / name, home / "modules" / name, dirs_exist_ok=True)
+            for file in belonging(source, TERRAFORM, f"modules/{name}"):
+                _copy(file, home / file.relative_to(source))
         (home / manager.INPUTS).write_text(manager.inputs(environment, stage))
     for name, text in manager.scripts(environment).items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
+
+
+def _copy(file: Path, target: Path) -> None:
+    if not target.exists() or target.read_bytes() != file.read_bytes():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
 
 
 def _put(file: Path, data: Object) -> None:
