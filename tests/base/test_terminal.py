@@ -43,13 +43,16 @@ def test_in_a_pipe_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
     assert "\x1b" not in err
 
 
-def test_in_a_log_long_work_has_a_line_for_each_new_step(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_log_long_work_has_a_line_for_each_new_step(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     with progress.working("Deploying", logged=True) as step:
-        for each in ("one", "two", "two", "three"):
+        for now[0], each in ((0.1, "at once"), (2.0, "one"), (2.1, "at once"), (4.0, "two"), (6.0, "two"), (8.0, "three")):
             step(each)
-    told = capsys.readouterr().err.splitlines()
-    assert told[:-1] == ["Deploying: one", "Deploying: two", "Deploying: three"]
-    assert told[-1].startswith("Deploying: done in ")
+    told = ["Deploying: one", "Deploying: two", "Deploying: three", "Deploying: done in 8.0 s"]
+    assert capsys.readouterr().err.splitlines() == told
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, asyncio.CancelledError])

@@ -3,8 +3,8 @@
     with progress.working("Starting the twin") as step:
         step("waiting for its first answer")
 
-On a terminal this is a spinner that leaves one line behind; in a pipe or a log it is that one line alone, or a line for each step
-where the work is long. Data never goes this way.
+On a terminal this is a spinner that leaves one line behind; in a pipe or a log it is that one line alone, or a line for each
+long step where the work is long. Data never goes this way.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_PACE = 1.0  # seconds between two lines of a log
 _quiet = False
 
 
@@ -40,7 +41,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def working(title: str, *, logged: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show that something goes on; call what it yields with the step it has come to. If `logged`, a log has a line for each."""
+    """Show that something goes on; call what it yields with the step it has come to. If `logged`, a log has lines for them."""
     began = time.monotonic()
     if _quiet:
         yield lambda _step: None
@@ -55,13 +56,14 @@ def working(title: str, *, logged: bool = False) -> Iterator[Callable[[str], Non
 
 
 def _logging(title: str) -> Callable[[str], None]:
-    last = ""
+    """Steps that follow each other at once are passed over: a log is for those that somebody waits for."""
+    last, since = "", time.monotonic()
 
     def tell(step: str) -> None:
-        nonlocal last
-        if step != last:
+        nonlocal last, since
+        if step != last and time.monotonic() - since >= _PACE:
             say(f"{title}: {step}")
-            last = step
+            last, since = step, time.monotonic()
 
     return tell
 

@@ -97,3 +97,25 @@ def test_requests_that_make_no_sense_are_refused_in_openais_words() -> None:
             assert all(each.json["error"]["message"] for each in got)
 
     clock.run(main())
+
+
+def test_models_are_loaded_and_unloaded_as_by_triton() -> None:
+    async def main() -> None:
+        async with upstream(models=("m",)) as echo:
+
+            async def listed() -> list[str]:
+                told = (await ask(echo.port, "POST", "/v2/repository/index")).json
+                return [each["name"] for each in told]
+
+            assert await listed() == ["m"]
+            assert (await ask(echo.port, "GET", "/v2/models/ara/ready")).status == 404
+            assert (await ask(echo.port, "POST", "/v2/repository/models/ara/load", {})).status == 200
+            assert await listed() == ["m", "ara"]
+            assert (await ask(echo.port, "GET", "/v2/models/ara/ready")).status == 200
+            for _ in range(2):  # twice is no more than once, as with Triton
+                assert (await ask(echo.port, "POST", "/v2/repository/models/m/unload", {})).status == 200
+            assert await listed() == ["ara"]
+            assert (await ask(echo.port, "POST", "/v1/completions", {"model": "m", "prompt": "x"})).status == 404
+            assert (await ask(echo.port, "POST", "/v2/repository/models/m/lose", {})).status == 404
+
+    clock.run(main())

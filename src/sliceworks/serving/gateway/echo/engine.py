@@ -65,6 +65,8 @@ class Engine:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.models = dict.fromkeys(settings.models)
+        """Those that are loaded."""
         self.records: deque[Record] = deque(maxlen=settings.records)
         self.received = 0
         self.under_way = 0
@@ -73,7 +75,7 @@ class Engine:
 
     def serves(self, model: str) -> bool:
         """Whether it answers for a model of this name."""
-        return model in self.settings.models or "*" in self.settings.models
+        return model in self.models or "*" in self.models
 
     def arrive(self, route: str, model: str, prompt: str, size: int) -> Record:
         """A request has come; raises the Refusal of one that is to fail."""

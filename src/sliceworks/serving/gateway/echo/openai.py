@@ -127,7 +127,7 @@ def _packed(vector: Any) -> str:
 
 async def models(engine: Engine, request: Request, reply: Reply) -> None:
     """Which models there are."""
-    listed = [{"id": name, "object": "model", "created": 0, "owned_by": "sliceworks"} for name in engine.settings.models]
+    listed = [{"id": name, "object": "model", "created": 0, "owned_by": "sliceworks"} for name in engine.models]
     reply.send(200, [JSON], orjson.dumps({"object": "list", "data": listed}))
 
 

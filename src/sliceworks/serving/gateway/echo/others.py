@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.echo.openai import Route
 
 _PATH = re.compile(r"/v2/models/(?P<model>[^/]+)(?P<version>/versions/[0-9]+)?(?P<rest>/[a-z_]+)?")
+_LOADING = re.compile(r"/v2/repository/models/(?P<model>[^/]+)/(?P<verb>load|unload)")
 
 
 async def live(engine: Engine, request: Request, reply: Reply) -> None:
@@ -59,6 +60,25 @@ async def model(engine: Engine, request: Request, reply: Reply) -> None:
             "outputs": [{**shape, "name": "text_output"}],
         }
         reply.send(200, [JSON], orjson.dumps(told))
+
+
+async def index(engine: Engine, request: Request, reply: Reply) -> None:
+    """The models that are loaded, as Triton's repository lists them."""
+    listed = [{"name": name, "version": "1", "state": "READY"} for name in engine.models]
+    reply.send(200, [JSON], orjson.dumps(listed))
+
+
+async def repository(engine: Engine, request: Request, reply: Reply) -> None:
+    """A model is loaded or unloaded: one of any name is in this repository."""
+    match = _LOADING.fullmatch(request.path)
+    if match is None or request.method != "POST":
+        raise no_route(request.method, request.path)
+    name = unquote(match["model"])
+    if match["verb"] == "load":
+        engine.models[name] = None
+    else:
+        engine.models.pop(name, None)
+    reply.send(200, [])
 
 
 async def _infer(engine: Engine, request: Request, reply: Reply, name: str) -> None:
@@ -146,6 +166,7 @@ async def sax(engine: Engine, request: Request, reply: Reply) -> None:
 
 ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/v2"): about,
+    ("POST", "/v2/repository/index"): index,
     ("GET", "/v2/health/live"): live,
     ("GET", "/v2/health/ready"): live,
     ("POST", "/generate"): sax,

@@ -33,6 +33,8 @@ class Echo(Application):
             await route(self.engine, request, reply)
         elif request.path.startswith("/v2/models/"):
             await others.model(self.engine, request, reply)
+        elif request.path.startswith("/v2/repository/models/"):
+            await others.repository(self.engine, request, reply)
         elif request.path == "/echo/records":
             reply.send(200, [JSON], orjson.dumps(self._records()))
         else:
