@@ -263,6 +263,20 @@ def test_half_a_line_is_no_line() -> None:
     clock.run(main())
 
 
+def test_nothing_is_kept_of_a_request_that_never_came_to_its_end() -> None:
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url)) as gate:
+            for size in (1000, 1_000_000):
+                async with await Client.open(gate.port) as client:
+                    client.writer.write(HEAD + b"content-length: %d\r\n\r\n" % (2 * size) + b"x" * size)
+                    await until(lambda size=size: any(each._body_size >= size for each in gate.program.server.connections))  # type: ignore[misc]
+                    [line] = gate.program.server.connections
+                await until(lambda: not gate.program.server.connections)
+                assert (line._large, line._body, line._body_size) == (None, [], 0)
+
+    clock.run(main())
+
+
 async def _falls_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await well(reader, writer)
     await asyncio.sleep(10)

@@ -43,6 +43,9 @@ class Connection(Intake):
         self.closing = True
         # The parser knows its connection: apart, both go at once and take their buffers along, and need no collector for it.
         del self._parser
+        # With TLS the line itself knows it, too, until a collector comes: what has come of a long request goes now.
+        self._waiting.clear()
+        self._begin()
         if self._task is not None:
             self._task.cancel()
 
