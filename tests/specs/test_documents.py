@@ -59,6 +59,7 @@ def test_a_good_scenario_is_typed_and_frozen() -> None:
         ("{at: 1m, failNodes: {nodes: {}}}", "day.yaml:7: spec.events[0].failNodes.nodes: select by names, labels or count"),
         ("{at: 1m, failPods: {pods: {count: 1}, exitCode: 0}}", "day.yaml:7: spec.events[0].failPods.exitCode: input should be"),
         ("{at: 1m, apply: {file: 3}}", "day.yaml:7: spec.events[0].apply.file: input should be a valid string"),
+        ("{at: 1m, apply: a.yaml}", "day.yaml:7: spec.events[0].apply: must be a mapping of fields, found 'a.yaml'"),
     ],
 )
 def test_what_is_wrong_has_a_place(event: str, problem: str) -> None:
@@ -75,12 +76,20 @@ def test_all_problems_are_told_at_once() -> None:
     [
         (("Scenario", "Scenaro"), "day.yaml:2: unknown kind Scenaro; did you mean Scenario?"),
         (("v1alpha1", "v1"), "day.yaml:1: apiVersion must be sliceworks.dev/v1alpha1, found sliceworks.dev/v1"),
+        (("apiVersion: sliceworks.dev/v1alpha1\n", ""), "day.yaml:1: apiVersion must be sliceworks.dev/v1alpha1"),
+        (("kind: Scenario\n", ""), "day.yaml:1: kind is required, one of Environment, Gateway, "),
         (("bad-day", "Bad_Day"), "day.yaml:3: metadata.name: a lowercase RFC 1123 subdomain must consist of"),
     ],
 )
 def test_the_head_of_a_document(change: tuple[str, str], problem: str) -> None:
     [found] = problems(HEAD.replace(*change))
     assert found.startswith(problem)
+
+
+def test_a_word_that_is_none_of_those_possible_has_a_close_one() -> None:
+    head = HEAD.split("spec:", maxsplit=1)[0].replace("Scenario", "ModelService")
+    [found] = problems(f"{head}spec:\n  engine: vlm\n")
+    assert found.endswith("spec.engine: input should be 'saxml', 'triton', 'jetstream' or 'vllm'; did you mean vllm?")
 
 
 def test_read_raises_the_first_problem() -> None:

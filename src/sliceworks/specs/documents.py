@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
@@ -25,6 +26,8 @@ KINDS = {
     "Scenario": "sliceworks.specs.scenario",
     "TrainingJob": "sliceworks.specs.training",
 }
+_MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
+_QUOTED = re.compile(r"'([^']*)'")
 
 
 def is_ours(document: Document) -> bool:
@@ -54,7 +57,10 @@ def check(document: Document) -> tuple[BaseModel | None, list[InvalidDocument]]:
     data = document.data
     version, kind = data.get("apiVersion"), data.get("kind")
     if version != API_VERSION:
-        return None, [InvalidDocument(f"apiVersion must be {API_VERSION}, found {version}", place=document.place("apiVersion"))]
+        found = f", found {version}" if version else ""
+        return None, [InvalidDocument(f"apiVersion must be {API_VERSION}{found}", place=document.place("apiVersion"))]
+    if not kind:
+        return None, [InvalidDocument(f"kind is required, one of {', '.join(KINDS)}", place=document.place("kind"))]
     if str(kind) not in KINDS:
         return None, [InvalidDocument(f"unknown kind {kind}{_closest(str(kind), KINDS)}", place=document.place("kind"))]
     model: type[BaseModel] = getattr(import_module(KINDS[str(kind)]), str(kind))
@@ -75,8 +81,12 @@ def _problem(document: Document, model: type[BaseModel], found: Any) -> InvalidD
         text = f"{shown} is required"
     elif found["type"] == "value_error":
         text = f"{shown}: {found['ctx']['error']}"
+    elif found["type"] in _MAPPINGS:
+        text = f"{shown}: must be a mapping of fields, found {found['input']!r}"
     else:
         text = f"{shown}: {found['msg'][:1].lower()}{found['msg'][1:]}"
+    if found["type"] == "literal_error":
+        text += _closest(str(found["input"]), _QUOTED.findall(found["ctx"]["expected"]))
     return InvalidDocument(text, place=document.place(*path))
 
 
