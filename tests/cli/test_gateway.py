@@ -35,6 +35,9 @@ def test_a_document_is_checked_and_nothing_is_served(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == f"{document} is good: 2 models, 2 backends, 2 keys\n"
     monkeypatch.delenv("ADMIN_KEY")
     assert run(["gateway", "run", "--check", "-f", document]) == 1
+    assert capsys.readouterr().err == "error: the variable ADMIN_KEY: the secret is not set\n"
+    monkeypatch.setenv("ADMIN_KEY", "")
+    assert run(["gateway", "run", "--check", "-f", document]) == 1
     assert capsys.readouterr().err == "error: the variable ADMIN_KEY: the secret is empty\n"
 
 
@@ -52,6 +55,10 @@ def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> Non
         ("{port: 0, grpcPort: PORT}", "nothing can listen at 127.0.0.1:PORT for gRPC: is the port in use?"),
         ("{port: 0, host: 999.1.1.1}", "listen.host '999.1.1.1': "),
         ("{port: 0, tls: {certificate: none.crt, key: none.key}}", "none.crt: the certificate cannot be used"),
+        ("{port: 0, tls: {certificate: /dev/null, key: /dev/null}}", "/dev/null: the certificate cannot be used: it must be PEM"),
+        ("{port: 9, host: 192.0.2.1}", "192.0.2.1 is no address of this machine"),
+        ("{port: PORT, grpcPort: PORT}", "FILE:4: spec: listen.port and listen.grpcPort are both PORT"),
+        ("{port: 8080}, admin: {port: 8080}", "FILE:4: spec: listen.port and admin.port are both 8080"),
     ],
 )
 def test_a_place_where_nothing_can_listen_is_one_line(
@@ -64,7 +71,7 @@ def test_a_place_where_nothing_can_listen_is_one_line(
         file = tmp_path / "gateway.yaml"
         file.write_text(f"{head}spec: {{anonymous: true, listen: {listen.replace('PORT', port)}, {models}}}\n")
         assert run(["gateway", "run", "-f", str(file)]) == 1
-    assert f"error: {told.replace('PORT', port)}" in capsys.readouterr().err
+    assert f"error: {told.replace('PORT', port).replace('FILE', str(file))}" in capsys.readouterr().err
 
 
 def test_the_echo_model_is_a_program() -> None:

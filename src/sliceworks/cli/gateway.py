@@ -59,6 +59,8 @@ def _tell(made: Program, ports: Ports) -> None:
     spec = made.application.state.spec
     scheme = "https" if spec.listen.tls is not None else "http"
     progress.say(f"Serving {', '.join(made.application.state.models)} at {scheme}://{spec.listen.host}:{ports.main}")
+    if ports.grpc is not None:
+        progress.say(f"gRPC at {spec.listen.host}:{ports.grpc}")
     if ports.admin is not None and spec.admin is not None:
         progress.say(f"Numbers and state at http://{spec.admin.host}:{ports.admin}")
     if spec.anonymous:

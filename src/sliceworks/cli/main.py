@@ -102,10 +102,14 @@ def _usage(error: click.UsageError) -> int:
 
 def _of_the_system(error: OSError) -> tuple[str, str]:
     """An error of the operating system in words, and what to do about it."""
+    place_of = re.search(r"\('(.+?)', (\d+)", str(error))
+    where = f"port {place_of[2]} of {place_of[1]}" if place_of else "the port"
     if error.errno == errno.EADDRINUSE:
-        found = re.search(r"\('(.+?)', (\d+)", str(error))
-        where = f"port {found[2]} of {found[1]}" if found else "the port"
         return f"{where} is in use", "choose another one, or end what listens there"
+    if place_of and error.errno == errno.EADDRNOTAVAIL:
+        return f"{place_of[1]} is no address of this machine", "127.0.0.1 is one, and 0.0.0.0 stands for all"
+    if place_of and error.errno == errno.EACCES:
+        return f"you may not listen at {where}", "choose one from 1024 on"
     said, place = error.strerror or str(error), error.filename2 or error.filename  # of two files, the one that was to be written
     return (f"{place}: {said}" if place else said), ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
@@ -17,6 +18,7 @@ Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
+_EVERYWHERE = {"0.0.0.0", "::"}
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CELL = re.compile(r"/sax/[^/\s]+/[^/\s]+")
 _MODEL = re.compile(r"[^\s\"\\\x00-\x1f]+")
@@ -264,6 +266,15 @@ class GatewaySpec(Spec):
             twice = sorted({name for name in named if named.count(name) > 1})
             if twice:
                 raise ValueError(f"{what} is named twice: {twice[0]}")
+        return self
+
+    @model_validator(mode="after")
+    def _ports_apart(self) -> Self:
+        places = [("listen.port", self.listen.host, self.listen.port), ("listen.grpcPort", self.listen.host, self.listen.grpc_port)]
+        places += [("admin.port", self.admin.host, self.admin.port)] if self.admin else []
+        for (one, here, first), (other, there, second) in combinations(places, 2):
+            if first and first == second and (here == there or _EVERYWHERE & {here, there}):
+                raise ValueError(f"{one} and {other} are both {first}")
         return self
 
     @model_validator(mode="after")

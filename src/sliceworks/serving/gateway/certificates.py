@@ -34,8 +34,13 @@ def _read(tls: Tls) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(tls.certificate, tls.key)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidDocument(f"the certificate cannot be used: {error}", place=tls.certificate) from error
+    except ssl.SSLError as error:
+        words = f"the certificate cannot be used: it must be PEM, and {tls.key} its key ({error.reason or error})"
+        raise InvalidDocument(words, place=tls.certificate) from error
+    except OSError as error:
+        raise InvalidDocument(
+            f"the certificate cannot be used, or {tls.key} its key: {error.strerror}", place=tls.certificate
+        ) from error
     if tls.client_authority:
         _ask_clients(context, tls.client_authority)
     return context

@@ -95,6 +95,8 @@ def read_secret(secret: Secret | None) -> str:
             value = Path(secret.file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidDocument(f"the secret cannot be read: {getattr(error, 'strerror', None) or error}", place=place) from error
+    if not value and secret.env and secret.env not in os.environ:
+        raise InvalidDocument("the secret is not set", place=place)
     if not value:
         raise InvalidDocument("the secret is empty", place=place)
     return value
