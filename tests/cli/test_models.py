@@ -142,10 +142,21 @@ def test_tensors_are_sent_and_a_refusal_is_told(home: Path, tmp_path: Path, caps
     assert orjson.loads(capsys.readouterr().out)["outputs"][0]["data"] == [1.0, 2.0]
     (tmp_path / "wrong.json").write_text("no json")
     assert run("invoke", "vision", "--data", str(tmp_path / "wrong.json")) == 2
-    assert run("publish", "vision", "another") == 1
-    assert "answered 4" in capsys.readouterr().err
+    (tmp_path / "empty.json").write_text('{"inputs": []}')
+    assert run("invoke", "vision", "--data", str(tmp_path / "empty.json")) == 1
+    assert "answered 400: inputs must be a list of tensors" in capsys.readouterr().err
+    assert run("invoke", "vision", "a prompt", "--data", str(tmp_path / "request.json")) == 2
+    assert "give a prompt or --image, or --data alone" in capsys.readouterr().err
     assert run("list", "-o", "name") == 0
     assert capsys.readouterr().out == "modelservice/vision\n"
+    assert run("publish", "vision", "another") == 0
+    assert capsys.readouterr().out == "another is published by modelservice/vision\n"
+    assert run("update", "vision", "another") == 0
+    assert capsys.readouterr().out == "another is served anew by modelservice/vision\n"
+    assert run("invoke", "vision", "--data", str(tmp_path / "request.json"), "--model", "another") == 0
+    assert orjson.loads(capsys.readouterr().out)["model_name"] == "another"
+    assert run("unpublish", "vision", "another") == 0
+    assert run("invoke", "vision", "--data", str(tmp_path / "request.json"), "--model", "another") == 2
     assert run("delete", "vision", "-y") == 0
 
 

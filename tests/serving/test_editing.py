@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.support.model_services import example
 
+from sliceworks.base.errors import UsageError
 from sliceworks.serving import editing
 from sliceworks.serving.record import Record
 
@@ -39,3 +40,11 @@ def test_how_many_is_the_default_where_nobody_knows(kept: str | None) -> None:
     if kept:
         document["metadata"]["annotations"] = {"sliceworks.dev/replicas-before": kept}
     assert "replicas" not in editing.changed_model(record(document), "qwen2.5-7b", {})["spec"]
+
+
+def test_a_model_of_another_name_has_weights_of_its_own() -> None:
+    with pytest.raises(UsageError, match=r"the servers have the weights of qwen2\.5-7b") as caught:
+        editing.with_model(record(), {"name": "llama"})
+    assert caught.value.hint == "say where they are with --source"
+    document = editing.with_model(record(), {"name": "llama", "source": "a/llama"})
+    assert document["spec"]["vllm"]["model"] == {"name": "llama", "source": "a/llama"}

@@ -44,8 +44,9 @@ def invoke(*, name: str, prompt: str | None, namespace: str, **given: Any) -> in
     """Ask a model through its gateway: with a prompt (- for what is piped in), a picture, or tensors."""
     from sliceworks.cli import connections
 
-    if (prompt is not None or bool(given["images"])) == (given["data"] is not None):
-        raise UsageError("give a prompt, --image or --data")
+    asked = prompt is not None or bool(given["images"])
+    if asked == (given["data"] is not None):
+        raise UsageError("give a prompt or --image, or --data alone" if asked else "give a prompt, --image or --data")
     if given["url"] and not given["url"].startswith(("http://", "https://")):
         raise UsageError(f"{given['url']!r} is no address", hint="such as https://models.example.com")
     prompt = _said(prompt) if prompt is not None else None

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _FIELDS = {"saxml": ("class", "checkpoint", "replicas"), "triton": ("source",), "jetstream": ("checkpoint",), "vllm": ("source",)}
+_DOING = {"publish": "Publishing", "unpublish": "Unpublishing", "update": "Updating"}
+_DONE = {"publish": "published", "unpublish": "unpublished", "update": "served anew"}
 
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,7 +53,7 @@ def publish(*, name: str, model: str, namespace: str, timeout: float, **given: A
 
         return editing.with_model(record, {"name": model, **_given(record, given)})
 
-    return _change(name, model, "load", edit, namespace=namespace, timeout=timeout, where=given)
+    return _change(name, model, "publish", edit, namespace=namespace, timeout=timeout, where=given)
 
 
 @click.command()
@@ -64,7 +66,7 @@ def unpublish(*, name: str, model: str, namespace: str, timeout: float, **given:
 
         return editing.without_model(record, model)
 
-    return _change(name, model, "unload", edit, namespace=namespace, timeout=timeout, where=given)
+    return _change(name, model, "unpublish", edit, namespace=namespace, timeout=timeout, where=given)
 
 
 @click.command()
@@ -80,7 +82,7 @@ def update(*, name: str, model: str, namespace: str, timeout: float, **given: An
 
         return editing.changed_model(record, model, _given(record, given))
 
-    return _change(name, model, "load", edit, namespace=namespace, timeout=timeout, where=given)
+    return _change(name, model, "update", edit, namespace=namespace, timeout=timeout, where=given)
 
 
 def _given(record: Record, given: Object) -> Object:
@@ -108,12 +110,12 @@ def _change(
         record = await cluster.one_record(client, name, client.namespace)
         document = edit(record)
         begun = f"What is changed stays: the same command goes on, `sliceworks models show {name} -n {record.namespace}` looks."
-        doing = f"{'Publishing' if verb == 'load' else 'Unpublishing'} {model}"
-        with progress.leaving(begun), progress.working(doing, logged=True) as step:
-            await _apply(client, record, document, (verb, model), step=step, timeout=timeout)
+        with progress.leaving(begun), progress.working(f"{_DOING[verb]} {model}", logged=True) as step:
+            change = ("unload" if verb == "unpublish" else "load", model)
+            await _apply(client, record, document, change, step=step, timeout=timeout)
 
     connections.on_cluster(work, where, namespace)
-    click.echo(f"{model} is {'published' if verb == 'load' else 'unpublished'} by modelservice/{name}")
+    click.echo(f"{model} is {_DONE[verb]} by modelservice/{name}")
     return 0
 
 

@@ -16,13 +16,21 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 SEVERAL = ("saxml", "triton")
 """Engines that serve several models at once."""
+_WEIGHTS = {"vllm": "source", "jetstream": "checkpoint"}
+"""Where the other engines' documents say which weights a model has."""
 _BEFORE = "sliceworks.dev/replicas-before"
 
 
 def with_model(record: Record, model: Mapping[str, Any]) -> Object:
     """The document with this model: beside the others, in the place of the one that has its name, or as the only one."""
     document, part = _copy(record)
-    if record.service.spec.engine not in SEVERAL:
+    engine = record.service.spec.engine
+    if engine not in SEVERAL:
+        if model["name"] != part["model"]["name"] and _WEIGHTS[engine] not in model:
+            raise UsageError(
+                f"the servers have the weights of {part['model']['name']}, and no others are named for {model['name']}",
+                hint=f"say where they are with --{_WEIGHTS[engine]}",
+            )
         part["model"] = {**part["model"], **model}
         return _started(document)
     part["models"] = [each for each in part["models"] if each["name"] != model["name"]] + [dict(model)]

@@ -68,9 +68,7 @@ class Direct:
                 async for piece in answer.content.iter_any():
                     yield piece
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(
-                f"{self.place} does not answer: {str(error) or type(error).__name__}", hint="is that its address?"
-            ) from error
+            raise Unreachable(f"{self.place} does not answer: {_words(error)}", hint="is that its address?") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class Proxied:
                 words = error_of(response).message
                 raise Unreachable(
                     f"the API server cannot reach {self.place}: {words}",
-                    hint="does anything listen there? On a twin only processes do",
+                    hint="does anything listen there? On a twin only processes do: sliceworks twin start --processes",
                 )
             raise refused(response.status, response.body, self.place)
         if response.stream is None:
@@ -166,6 +164,12 @@ def refused(status: int, body: bytes, place: str) -> SliceworksError:
     words = " ".join(str(told).split())[:_LONGEST_WORDS]
     hint = {401: "give a key with --key", 403: "this key may not do that", 404: "is the model published? models show tells"}
     return SliceworksError(f"{place} answered {status}: {words}", hint=hint.get(status, ""))
+
+
+def _words(error: Exception) -> str:
+    """Why there is no answer; what the client library says around the words of the system is left out."""
+    below = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return (below.strerror if isinstance(below, OSError) else "") or str(below) or type(below).__name__
 
 
 def _here(address: str) -> bool:
