@@ -24,7 +24,9 @@ from sliceworks.kube.well_known import (
     STATEFUL_SET,
 )
 from sliceworks.serving import cluster, deploying, editing, publishing
+from sliceworks.serving import record as records
 from sliceworks.serving.checks import checked
+from sliceworks.serving.compile import manifests
 from sliceworks.serving.ways import LEADING, led_to
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
@@ -196,6 +198,43 @@ def test_what_is_no_longer_wanted_goes() -> None:
         assert "gateway" not in await platform.names(CONFIG_MAP, "saxml")
 
     played(play)
+
+
+def test_what_leads_to_servers_goes_before_them_and_what_they_use_after() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.install_routes()
+        whole = example("densenet-triton-mesh")
+        await platform.deploy(whole)
+        bare = whole.spec.model_copy(update={"route": None, "canary": None})
+        gone: list[str] = []
+
+        class Watched(Client):
+            async def delete(self, resource: Resource, name: str, *places: Any, **options: Any) -> Object:
+                gone.append(f"{resource.kind} {name}")
+                return await super().delete(resource, name, *places, **options)
+
+        await Platform(Watched(platform.client.transport)).deploy(whole.model_copy(update={"spec": bare}))
+        assert gone == [
+            "VirtualService densenet-mesh",
+            "DestinationRule densenet-mesh-canary",
+            "DestinationRule densenet-mesh-stable",
+            "Gateway densenet-mesh",
+            "Service densenet-mesh-canary",
+            "Service densenet-mesh-stable",
+            "Deployment densenet-mesh-canary",
+        ]
+
+    played(play)
+
+
+def test_every_kind_that_is_made_has_its_place_when_it_goes() -> None:
+    made = {records.reference(each) for name in EXAMPLES for each in manifests(example(name))}
+    unknown = records.Reference("example.com/v1", "Unheard", "a")
+    ordered = [each.kind for each in records.in_order_of_removal({unknown, *made})]
+    assert ordered[-1] == "Unheard"
+    assert ordered[-2] == "ServiceAccount"
+    assert max(index for index, kind in enumerate(ordered) if kind == "Service") < ordered.index("Deployment")
+    assert ordered.index("NetworkPolicy") > max(index for index, kind in enumerate(ordered) if kind == "StatefulSet")
 
 
 def test_a_second_deploy_of_the_same_does_nothing_again() -> None:

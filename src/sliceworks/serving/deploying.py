@@ -105,7 +105,7 @@ class Rollout:
     def _left(self) -> list[str]:
         """What has not been done of it, a step a line."""
         waiting = [each for each in self._objects if not (each["metadata"].get("ownerReferences") or self._stays(each))]
-        return [f"apply {records.reference(each)}" for each in waiting] + [f"remove {each}" for each in sorted(self._gone())]
+        return [f"apply {records.reference(each)}" for each in waiting] + [f"remove {each}" for each in self._gone()]
 
     async def follow(self, record: Record, tell: Callable[[str], None], timeout: float) -> None:
         """Wait until everything is ready."""
@@ -151,10 +151,10 @@ class Rollout:
         objects = {records.reference(each) for each in self._objects} | more
         return records.read(await self._apply(records.write(self.service, self.document, objects, left)))
 
-    def _gone(self) -> frozenset[Reference]:
-        """What was part of it, and is of nobody's now."""
+    def _gone(self) -> list[Reference]:
+        """What was part of it, and is of nobody's now, in the order in which it goes."""
         shared = frozenset(reference for each in self._known if each is not self._before for reference in each.objects)
-        return self._recorded() - {records.reference(each) for each in self._objects} - shared
+        return records.in_order_of_removal(self._recorded() - {records.reference(each) for each in self._objects} - shared)
 
     def _left_gateways(self) -> list[str]:
         """Gateways that others go on to share without this one: what it had in common with them, and has no more, tells."""

@@ -21,6 +21,13 @@ LABEL = "sliceworks.dev/record"
 KIND = "model-service"
 SELECTOR = f"{LABEL}={KIND}"
 _DOCUMENT, _OBJECTS, _LEFT = "document.yaml", "objects", "left"
+# What leads requests to servers, what changes their number, the servers, and what these use until they end.
+_REMOVED = (
+    *("HTTPRoute", "VirtualService", "GCPBackendPolicy", "HealthCheckPolicy", "DestinationRule", "Gateway", "Service"),
+    *("PodMonitoring", "HorizontalPodAutoscaler", "PodDisruptionBudget"),
+    *("Job", "Deployment", "StatefulSet"),
+    *("NetworkPolicy", "ConfigMap", "RoleBinding", "Role", "ServiceAccount"),
+)
 
 
 class Reference(NamedTuple):
@@ -62,6 +69,11 @@ def record_name(name: str) -> str:
 def reference(obj: Object) -> Reference:
     """Which object this is."""
     return Reference(obj["apiVersion"], obj["kind"], obj["metadata"]["name"])
+
+
+def in_order_of_removal(references: Iterable[Reference]) -> list[Reference]:
+    """What leads to others first, then the servers, then what they use. A kind that nobody here knows comes last."""
+    return sorted(references, key=lambda each: (_REMOVED.index(each.kind) if each.kind in _REMOVED else len(_REMOVED), each))
 
 
 def write(service: ModelService, document: Mapping[str, Any], objects: Iterable[Reference], left: Iterable[str] = ()) -> Object:
