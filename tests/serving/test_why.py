@@ -96,7 +96,8 @@ def test_jobs_and_refusals_are_told_too() -> None:
     job = {"metadata": {"name": "convert"}, "status": {"conditions": [failed]}}
     words = 'pods "a-" is forbidden: exceeded quota'
     event = {"reason": "FailedCreate", "message": words, "involvedObject": {"kind": "ReplicaSet", "name": "a-1"}}
-    first, second = explain([], [job], [event])
+    earlier = {**event, "message": 'pods "b-" is forbidden: exceeded quota'}
+    first, second = explain([], [job], [earlier, event])
     assert str(first) == "job/convert: it failed: Job has reached the specified backoff limit"
     assert str(second) == f"replicaset/a-1: {words}"
 

@@ -136,16 +136,16 @@ def _jobs(jobs: Iterable[Object]) -> Iterator[Cause]:
 
 
 def _refusals(events: list[Object], pods: list[str]) -> tuple[list[Cause], list[Cause]]:
-    """What could not even be made, such as pods beyond a quota or without their service account; then what may have been since."""
-    none: list[Cause] = []
-    some: list[Cause] = []
-    for each in reversed(events):
+    """What could not even be made, such as pods beyond a quota or without their service account, in the last words about each; then
+    what may have been made since."""
+    last: dict[str, Cause] = {}
+    for each in events:
         if each.get("reason") == "FailedCreate":
             about = each.get("involvedObject") or {}
-            name = str(about.get("name", ""))
-            cause = Cause(f"{str(about.get('kind', '')).lower()}/{name}", str(each.get("message", "")), _REFUSED)
-            (some if any(pod.startswith(f"{name}-") for pod in pods) else none).append(cause)
-    return none, some
+            name = f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
+            last[name] = Cause(name, str(each.get("message", "")), _REFUSED)
+    since = {name for name in last if any(pod.startswith(f"{name.partition('/')[2]}-") for pod in pods)}
+    return [last[name] for name in last if name not in since], [last[name] for name in last if name in since]
 
 
 def _about(event: Object, obj: Object) -> bool:
