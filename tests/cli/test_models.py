@@ -14,6 +14,7 @@ from tests.support.model_twins import model_twin
 from sliceworks.base import clock
 from sliceworks.cli import main
 from sliceworks.kube import open_client
+from sliceworks.kube.well_known import CONFIG_MAP
 from sliceworks.rehearsal import homes
 
 if TYPE_CHECKING:
@@ -60,6 +61,16 @@ def deployed(tmp_path: Path, document: str, model: str) -> None:
     assert run("deploy", "-f", str(file), "-y", "--timeout", "60s") == 0
 
 
+def leave(step: str | None) -> None:
+    """Have the record say that a step is left to do."""
+
+    async def patch() -> None:
+        async with open_client(homes.find(os.environ["SLICEWORKS_TWIN"]).state().kubeconfig) as client:
+            await client.patch(CONFIG_MAP, "chat-model-service", {"data": {"left": step}}, "default")
+
+    asyncio.run(patch())
+
+
 def say(key: str) -> None:
     """Keep a key in a Secret."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": "default"}}
@@ -77,6 +88,12 @@ def test_a_model_is_deployed_called_and_deleted(home: Path, tmp_path: Path, caps
     capsys.readouterr()
     assert run("list") == 0
     assert "chat   vllm     tiny     1 × l4-1   1/1     ready" in capsys.readouterr().out
+    leave("remove service/chat-canary\n")
+    assert run("list") == 0
+    assert "chat   vllm     tiny     1 × l4-1   1/1     unfinished" in capsys.readouterr().out
+    assert run("list", "-o", "json") == 0
+    assert orjson.loads(capsys.readouterr().out)[0]["left"] == ["remove service/chat-canary"]
+    leave(None)
     assert run("invoke", "chat", "one two three", "--max-tokens", "3") == 0
     assert capsys.readouterr().out == "one two three\n"
     assert run("show", "chat") == 0

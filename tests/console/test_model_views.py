@@ -3,10 +3,15 @@
 from typing import Any
 
 import pytest
+from tests.support.model_services import service
 
+from sliceworks.console.pages import one_model
 from sliceworks.console.views import latencies, models
+from sliceworks.serving import record as records
+from sliceworks.serving.cluster import Seen
 from sliceworks.serving.gateway.measures import Measures
 from sliceworks.serving.record import LABEL
+from sliceworks.serving.standing import standing
 
 
 def counted(measures: Measures, seconds: float, times: int, code: str = "200") -> None:
@@ -59,6 +64,21 @@ def test_numbers_that_nobody_can_read_are_passed_over() -> None:
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 1.0), (0.75, 1.5), (1.0, 2.0)])
 def test_a_quantile_lies_within_its_bucket(share: float, expected: float) -> None:
     assert latencies.quantile([(1.0, 5), (2.0, 10), (float("inf"), 10)], share) == pytest.approx(expected)
+
+
+def test_what_a_deployment_has_left_to_do_is_shown() -> None:
+    model = service("triton", "triton: {repository: /models, models: [{name: parrot}]}")
+    document = model.model_dump(by_alias=True, exclude_unset=True, mode="json")
+    kept = records.write(model, document, [], ["apply httproute/served"])
+    kept["metadata"] |= {"namespace": "ml", "uid": "u", "creationTimestamp": "2026-11-15T10:00:00Z"}
+    [listed], broken = models.services([kept], [])
+    assert (listed.state, listed.tone, broken) == ("unfinished", "wait", [])
+    record = records.read(kept)
+    found = models.details(Seen(record, standing(record, []), (), (), ()))
+    assert found.left == ("apply httproute/served",)
+    shown = str(one_model.left_to_do(found))
+    assert "apply httproute/served" in shown
+    assert "sliceworks models deploy -f FILE -n ml" in shown
 
 
 def test_a_record_that_somebody_has_spoilt_is_told_of_and_others_stay() -> None:

@@ -41,3 +41,12 @@ def test_pods_of_before_do_not_count_as_those_of_a_change(found: Object, ready: 
     record = records.Record(SERVICE, {}, frozenset({records.reference(found)}), "u", "2026-01-05T08:00:00Z", "models")
     stands = standing(record, [found])
     assert (stands.servers[0].ready, stands.state) == (ready, state)
+
+
+@pytest.mark.parametrize(("ready", "state"), [(1, "unfinished"), (0, "starting")])
+def test_who_has_something_left_to_do_is_not_ready(ready: int, state: str) -> None:
+    found = deployment(1, 1, observedGeneration=1, replicas=1, updatedReplicas=1, readyReplicas=ready)
+    names = frozenset({records.reference(found)})
+    record = records.Record(SERVICE, {}, names, "u", "2026-01-05T08:00:00Z", "models", ("apply httproute/served",))
+    stands = standing(record, [found])
+    assert (stands.state, stands.settled) == (state, ready == 1)

@@ -148,4 +148,5 @@ def _data(record: Record, stands: Standing) -> Object:
             {"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted, "state": each.word}
             for each in stands.parts
         ],
+        "left": list(record.left),
     }

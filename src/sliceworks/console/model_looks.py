@@ -115,7 +115,7 @@ class Models:
             services += (await self._client.list_all(SERVICE, place, labels=label)).items
         own = {each["metadata"]["name"]: each for each in services if standings.belongs(record, each)}
         told = self._world.table(EVENTS).store.by_index("namespace", place)
-        causes = [] if stands.state in ("ready", "stopped") else cluster.causes_of(record, pods, running, told)
+        causes = [] if stands.settled else cluster.causes_of(record, pods, running, told)
         return cluster.Seen(record, stands, tuple(pods), tuple(own.values()), tuple(causes))
 
     async def ask(self, record: Record, model: str, prompt: str, *, longest: int, key: str) -> AsyncIterator[str]:

@@ -91,7 +91,7 @@ async def look(client: Client, record: Record, namespace: str) -> Seen:
     pods = [each for each in (await client.list_all(POD, namespace)).items if standings.belongs(record, each)]
     services = [each for each in (await client.list_all(SERVICE, namespace)).items if standings.belongs(record, each)]
     causes: list[Cause] = []
-    if stands.state not in ("ready", "stopped"):
+    if not stands.settled:
         told = (await client.list_all(CORE_EVENT, namespace, fields="type=Warning")).items
         causes = causes_of(record, pods, running, told)
     autoscalers = (await client.list_all(HORIZONTAL_POD_AUTOSCALER, namespace)).items

@@ -179,7 +179,7 @@ class Rollout:
         while True:
             partial = replace(record, objects=frozenset(applied))
             seen = await cluster.look(self.client, partial, self.namespace)
-            if seen.standing.state in ("ready", "stopped") or not (seen.standing.parts or seen.standing.missing):
+            if seen.standing.settled or not (seen.standing.parts or seen.standing.missing):
                 return
             waiting = [each for each in seen.standing.parts if not each.done]
             words = ", ".join(f"{each} {each.ready}/{each.wanted} {each.word}" for each in waiting)

@@ -59,17 +59,27 @@ class Standing:
 
     parts: tuple[Part, ...]
     missing: tuple[str, ...] = ()
+    left: bool = False
+    """Whether the last deployment has left something to do."""
 
     @property
     def servers(self) -> list[Part]:
         return [each for each in self.parts if each.component == naming.SERVER]
 
     @property
+    def settled(self) -> bool:
+        """Whether all that is there is as it was asked for, so that nothing of it is waited for."""
+        return self.state in ("ready", "stopped", "unfinished")
+
+    @property
     def state(self) -> str:
-        """One word: ready, failed, updating (all answer, some as before), degraded (some servers answer), stopped or starting."""
+        """One word: ready, failed, updating (all answer, some as before), degraded (some servers answer), stopped, starting, or
+        unfinished: all answer that is there, and the document says more than was done."""
         if any(each.failed for each in self.parts):
             return "failed"
         if not self.missing and all(each.done for each in self.parts):
+            if self.left:
+                return "unfinished"
             return "ready" if any(each.wanted for each in self.servers) else "stopped"
         if not self.missing and all(each.ready >= each.wanted for each in self.parts):
             return "updating"
@@ -81,7 +91,7 @@ def standing(record: Record, objects: Iterable[Object]) -> Standing:
     named = {each for each in record.objects if each.kind in WORKLOADS}
     found = {reference(each): each for each in objects if reference(each) in named}
     parts = tuple(_part(found[each]) for each in sorted(named) if each in found)
-    return Standing(parts, tuple(str(each) for each in sorted(named - set(found))))
+    return Standing(parts, tuple(str(each) for each in sorted(named - set(found))), bool(record.left))
 
 
 def belongs(record: Record, obj: Object) -> bool:

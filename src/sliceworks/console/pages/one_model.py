@@ -73,6 +73,7 @@ class _Model:
             el(
                 "div",
                 self._causes(found) if found.causes else None,
+                left_to_do(found) if found.left else None,
                 self._latency(found),
                 el("div", self._try(found), self._about(found), cls="beside even"),
                 grid(*_parts(found)),
@@ -173,6 +174,14 @@ class _Model:
                 lambda: self._known.ask(record, self._asked.model, self._asked.prompt, **self._asked.wishes()), self._show
             )
         self._show()
+
+
+def left_to_do(found: Details) -> Node:
+    """What the last deployment has not done, and who does it."""
+    steps = el("ul", [el("li", el("code", each), key=each) for each in found.left], cls="plain")
+    command = f"`sliceworks models deploy -f FILE -n {found.service.namespace}`"
+    finish = el("div", prose(f"{command} waits for what must come before, and does it."), cls="remedy")
+    return panel("Left to do", el("div", el("div", steps, finish, cls="cause"), cls="answer"), key="left")
 
 
 def _parts(found: Details) -> list[Node]:

@@ -26,6 +26,7 @@ TONES = {
     "running": "wait",
     "updating": "wait",
     "degraded": "wait",
+    "unfinished": "wait",
     "failed": "bad",
     "stopped": "idle",
     "missing": "bad",
@@ -81,6 +82,7 @@ class Details:
     addresses: tuple[Address, ...]
     outside: str
     causes: tuple[tuple[str, str], ...]
+    left: tuple[str, ...]
     pods: tuple[tuple[str, str, str], ...]
     shut: str
 
@@ -132,6 +134,7 @@ def details(seen: Seen) -> Details:
         tuple(_addresses(seen.services)),
         doors.outside(record),
         tuple((str(each), each.remedy) for each in seen.causes),
+        record.left,
         tuple(_pod(each) for each in seen.pods),
         _shut(record, stands),
     )
