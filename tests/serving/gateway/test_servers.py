@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import ssl
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.certificates import renew
 from tests.support.gateways import chat, document, gateway, raw_upstream, read_request, until, upstream
 
 from sliceworks.base import clock
 from sliceworks.serving.gateway.health import check
 from sliceworks.serving.gateway.http.exchange import WHOLE, Exchange, Late
 from sliceworks.serving.gateway.http.pool import Pool
+from sliceworks.serving.gateway.http.upstream import UpstreamConnection
 from sliceworks.serving.gateway.servers import Group, Server
 from sliceworks.specs.gateway import Backend, Balancing, Health
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def server(name: str, *, slow_start: float = 0.0, weight: float = 1.0, **health: object) -> Server:
@@ -305,6 +314,37 @@ def test_a_server_that_is_reached_too_late_is_not_asked() -> None:
             await soon.wait(WHOLE)
             assert (asked, pool.open) == ([b"GET /soon HTTP/1.1\r\n\r\n"], 1)
             pool.close()
+
+    clock.run(main())
+
+
+def test_a_line_that_is_given_up_while_it_is_made_is_not_kept(tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            await reader.read()
+        writer.close()
+
+    async def give_up(pool: Pool, steps: int) -> None:
+        exchange = Exchange()
+        making = asyncio.ensure_future(pool.begin(b"GET / HTTP/1.1\r\n\r\n", b"", exchange, 0.5))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        making.cancel()
+        await asyncio.gather(making, return_exceptions=True)
+        exchange.cancel()
+
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(each, UpstreamConnection) for each in gc.get_objects())
+
+    async def main() -> None:
+        trusted, shown = ssl.create_default_context(cadata=renew(tmp_path).decode()), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        shown.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+        async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=shown) as listening:
+            pool = Pool("127.0.0.1", listening.sockets[0].getsockname()[1], trusted)
+            for steps in range(12):
+                await give_up(pool, steps)
+            await until(lambda: not kept(), 5)
 
     clock.run(main())
 

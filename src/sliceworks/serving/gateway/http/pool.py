@@ -46,9 +46,13 @@ class Pool:
 
     async def _connect(self, timeout: float) -> UpstreamConnection:
         loop = asyncio.get_running_loop()
+        # uvloop keeps a line that was given up until the time for its handshake is up, a minute unless told otherwise.
+        shake = (timeout or None) if self.tls is not None else None
         try:
             async with asyncio.timeout(timeout):
-                _, connection = await loop.create_connection(lambda: UpstreamConnection(self), self.host, self.port, ssl=self.tls)
+                _, connection = await loop.create_connection(
+                    lambda: UpstreamConnection(self), self.host, self.port, ssl=self.tls, ssl_handshake_timeout=shake
+                )
         except TimeoutError as error:
             raise Broken(f"no connection within {timeout:g} s") from error
         except OSError as error:
