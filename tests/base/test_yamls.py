@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+import sys
+from pathlib import Path
 
 import pytest
 
 from sliceworks.base import yamls
 from sliceworks.base.errors import InvalidDocument
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TWO = """\
 # a comment
@@ -99,3 +98,19 @@ def test_a_folder_is_read_in_order(tmp_path: Path) -> None:
     (tmp_path / "d.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidDocument, match="UTF-8"):
         yamls.load_path(tmp_path / "d.yaml")
+
+
+@pytest.mark.parametrize(
+    ("piped", "told"),
+    [(b"", "-: has 0 documents, one Thing is wanted"), (b"\xff", "-: is not UTF-8 text"), (b"- a", "-:1: expected")],
+)
+def test_a_document_may_be_piped_in(piped: bytes, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pipe(raw: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+
+    pipe(b"kind: Thing")
+    assert yamls.load_one(Path("-"), "Thing").data == {"kind": "Thing"}
+    pipe(piped)
+    with pytest.raises(InvalidDocument) as caught:
+        yamls.load_one(Path("-"), "Thing")
+    assert caught.value.message.startswith(told)

@@ -112,6 +112,14 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert capsys.readouterr().err.lstrip().startswith(text)
 
 
+@pytest.mark.parametrize("group", ["models", "gateway"])
+def test_a_list_of_commands_says_what_each_is_for(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([group, "--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:\n")[2].splitlines()
+    assert listed
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["completion", shell]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,11 +85,18 @@ def load_path(path: Path, *, deep: bool = False) -> list[Document]:
 
 
 def load_one(path: Path, wanted: str) -> Document:
-    """The one document of a file, or of a folder; `wanted` says what it should be."""
-    documents = load_path(path)
+    """The one document of a file, of a folder, or of standard input (`-`); `wanted` says what it should be."""
+    documents = load_all(_piped(), "-") if str(path) == "-" else load_path(path)
     if len(documents) != 1:
         raise InvalidDocument(f"has {len(documents)} documents, one {wanted} is wanted", place=str(path))
     return documents[0]
+
+
+def _piped() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise InvalidDocument("is not UTF-8 text", place="-") from error
 
 
 def dump(value: Any) -> str:

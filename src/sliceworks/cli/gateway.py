@@ -21,7 +21,13 @@ def gateway() -> None:
 
 @gateway.command()
 @click.option(
-    "-f", "--filename", "file", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A Gateway."
+    "-f",
+    "--file",
+    "--filename",
+    "file",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A Gateway.",
 )
 @click.option("--check", is_flag=True, help="Check the document and its secrets, and serve nothing.")
 @click.option(
@@ -67,7 +73,7 @@ def _tell(made: Program, ports: Ports) -> None:
         progress.say("Whoever asks is served: the document says anonymous: true")
 
 
-@gateway.command()
+@gateway.command(short_help="Run a model server that answers with what it was asked.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for any free one.")
 @click.option("--model", "models", multiple=True, default=("echo",), show_default=True, help="Name of a model; * for every name.")
@@ -108,7 +114,7 @@ def echo(*, host: str, port: int, models: tuple[str, ...], **given: float) -> No
     clock.run(main())
 
 
-@gateway.command()
+@gateway.command(short_help="Make a key and its digest.")
 def key() -> None:
     """Make a key: print it once, and what goes into the document in its place."""
     from sliceworks.serving.gateway.keys import new_key

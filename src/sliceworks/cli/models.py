@@ -32,7 +32,7 @@ for command in (deploy, publish, unpublish, update, invoke):
     models.add_command(command)
 
 
-@models.command("list")
+@models.command("list", short_help="List model services, and how they stand.")
 @options.namespace
 @options.all_namespaces
 @options.cluster
@@ -61,7 +61,7 @@ def list_(*, namespace: str, everywhere: bool, output: str, **where: Any) -> int
     return 0
 
 
-@models.command("show")
+@models.command("show", short_help="Show one, and why it is not ready.")
 @click.argument("name")
 @options.namespace
 @options.cluster
@@ -84,7 +84,7 @@ def show_(*, name: str, namespace: str, output: str, **where: Any) -> int:
     return 0
 
 
-@models.command()
+@models.command(short_help="Remove a model service.")
 @click.argument("name")
 @options.namespace
 @options.cluster
@@ -130,7 +130,7 @@ def _row(record: Record, stands: Standing) -> tuple[object, ...]:
         spec.engine,
         ", ".join(each.name for each in spec.models),
         plan(record.service).what,
-        f"{ready}/{wanted}",
+        f"{ready}/{wanted}" if stands.servers else "-",
         stands.state,
         spec.gateway.name if spec.gateway else "-",
         duration.human(max(age, 0)),

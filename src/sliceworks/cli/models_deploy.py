@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 _COLUMNS = ("name", "namespace", "engine", "models", "on", "capacity", "usd/hour")
 
 
-@click.command()
-@click.option("-f", "--file", type=click.Path(exists=True, path_type=Path), required=True, help="The ModelService document.")
+@click.command(short_help="Deploy what a document says, and wait until it is ready.")
+@click.option(
+    "-f", "--file", type=click.Path(exists=True, allow_dash=True, path_type=Path), required=True,
+    help="The ModelService document; - for what is piped in.",
+)  # fmt: skip
 @click.option(
     "--dry-run", type=click.Choice(["none", "client", "server"]), default="none", show_default=True, help="Print, or ask."
 )

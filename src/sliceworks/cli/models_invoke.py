@@ -20,7 +20,7 @@ Object = dict[str, Any]
 _WHAT = "What is in this picture?"
 
 
-@click.command()
+@click.command(short_help="Ask a model: a prompt, a picture, or tensors.")
 @click.argument("name")
 @click.argument("prompt", required=False)
 @click.option("--model", metavar="NAME", help="Which of its models, where it serves several.")

@@ -39,7 +39,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command()
+@click.command(short_help="Serve a model more, or another one.")
 @click.option("--class", "class_", metavar="CLASS", help="Sax: the model's class.")
 @click.option("--checkpoint", metavar="FOLDER", help="Sax, JetStream: its checkpoint.")
 @click.option("--source", metavar="PLACE", help="vLLM: its name at Hugging Face, or a folder; Triton: copied from there first.")
@@ -56,7 +56,7 @@ def publish(*, name: str, model: str, namespace: str, timeout: float, **given: A
     return _change(name, model, "publish", edit, namespace=namespace, timeout=timeout, where=given)
 
 
-@click.command()
+@click.command(short_help="Serve a model no longer.")
 @_shared
 def unpublish(*, name: str, model: str, namespace: str, timeout: float, **given: Any) -> int:
     """Serve a model no longer. An engine with a single model is left without servers."""
@@ -69,7 +69,7 @@ def unpublish(*, name: str, model: str, namespace: str, timeout: float, **given:
     return _change(name, model, "unpublish", edit, namespace=namespace, timeout=timeout, where=given)
 
 
-@click.command()
+@click.command(short_help="Serve a model anew.")
 @click.option("--checkpoint", metavar="FOLDER", help="Sax, JetStream: another checkpoint.")
 @click.option("--source", metavar="PLACE", help="vLLM: another name at Hugging Face, or folder.")
 @click.option("--replicas", type=click.IntRange(1), help="Sax: servers that load it.")
