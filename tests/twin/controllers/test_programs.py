@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.support.embedded import on_twin
+from tests.support.embedded import Embedded, on_twin
 
 from sliceworks.base import clock
+from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.addresses import Range
 from sliceworks.twin.nodes.shapes import Shape, node_objects
+from sliceworks.twin.store.store import Store
+from sliceworks.twin.workloads.dependents import Dependents
 from sliceworks.twin.workloads.deployments.controller import Deployments, Key
 
 if TYPE_CHECKING:
     import pytest
-    from tests.support.embedded import Embedded
 
     from sliceworks.twin.controllers.programs import Program
 
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
 DEPLOYMENTS, PODS = "/apis/apps/v1/namespaces/default/deployments", "/api/v1/namespaces/default/pods"
 
 
@@ -128,3 +131,29 @@ def test_an_address_that_was_held_and_given_back_is_given_out_once() -> None:
     taken = [addresses.take() for _ in range(8)]
     assert len([each for each in taken if each]) == len({each for each in taken if each})
     assert "10.0.0.4" in taken
+
+
+def test_an_object_that_an_index_cannot_read_keeps_nobody_from_hearing_of_it_nor_a_twin_from_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look, store = Dependents.observe, Store()
+
+    def misread(index: Dependents, change: Any) -> None:
+        if change.name == "odd":
+            raise KeyError("spec")
+        look(index, change)
+
+    async def main() -> None:
+        for name in ("odd", "even"):
+            async with Cluster(store) as cluster:
+                twin = Embedded(cluster)
+                container = {"name": "main", "image": "x"}
+                spec = {"suspend": True, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+                body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+                await twin.do("POST", JOBS, body)
+                await clock.sleep(5)
+                [condition] = (await twin.do("GET", f"{JOBS}/{name}"))["status"]["conditions"]
+                assert condition["type"] == "Suspended"
+
+    monkeypatch.setattr(Dependents, "observe", misread)
+    clock.run(main(), virtual=True)

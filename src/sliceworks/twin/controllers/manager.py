@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.twin.controllers.accounts import RootCertificates, ServiceAccounts
 from sliceworks.twin.controllers.garbage import GarbageCollector
 from sliceworks.twin.controllers.namespaces import Namespaces
-from sliceworks.twin.controllers.programs import Program, failed
+from sliceworks.twin.controllers.programs import Program
 from sliceworks.twin.controllers.protection import StorageProtection
 from sliceworks.twin.controllers.quotas import Quotas
 from sliceworks.twin.controllers.roles import AggregatedRoles
-from sliceworks.twin.controllers.world import World
+from sliceworks.twin.controllers.world import World, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,10 +53,7 @@ class Controllers:
             found = (each for each in self.all if each.watches is None or change.resource in each.watches)
             interested = self._interested[change.resource] = tuple(found)
         for each in interested:
-            try:
-                each.observe(change)
-            except Exception:
-                failed(each, change)
+            tell(each, change)
 
     def revive(self, program: Program) -> None:
         """Start a program that was killed: it knows nothing, and looks at everything there is, as on the first day."""

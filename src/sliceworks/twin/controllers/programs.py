@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.twin.controllers.world import tell
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -57,13 +59,10 @@ class Program:
         for kind in self._indexes:
             index = self._world.shared(kind)
             if change.resource in index.watches:
-                index.observe(change)
+                tell(index, change)
         for each in self.controllers:
             if each.watches is None or change.resource in each.watches:
-                try:
-                    each.observe(change)
-                except Exception:
-                    failed(each, change)
+                tell(each, change)
 
     def start(self) -> None:
         """Work in tasks of the running loop."""
@@ -80,11 +79,6 @@ class Program:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def failed(controller: Controller[Any], change: Change) -> None:
-    """A controller could not make sense of a change: the others must hear of it all the same."""
-    log.exception("%s failed on %s %s/%s", type(controller).__name__, change.resource, change.namespace, change.name)
 
 
 def _tell_end(task: asyncio.Task[None]) -> None:

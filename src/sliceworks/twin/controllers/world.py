@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import quote
 
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
     from sliceworks.kube.transport import Response
     from sliceworks.twin.api.resources import Registry
     from sliceworks.twin.auth.identity import User
-    from sliceworks.twin.controllers.loop import Change
+    from sliceworks.twin.controllers.loop import Change, Controller
     from sliceworks.twin.store.store import Store
 
     Handle = Callable[[Request, User], Awaitable[Response]]
 
+log = logging.getLogger("sliceworks.twin.controllers")
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -104,7 +106,7 @@ class World:
             found = (index for index in self._indexes.values() if change.resource in index.watches)
             interested = self._interested[change.resource] = tuple(found)
         for index in interested:
-            index.observe(change)
+            tell(index, change)
 
     def of_kind(self, api_version: str, kind: str) -> Served | None:
         """The resource that serves a kind; None when there is none."""
@@ -169,6 +171,14 @@ class World:
             self._by_kind[resource.group, resource.kind] = served
             # Two groups may serve what is stored once, as with events: one of them is enough.
             self._by_resource.setdefault(resource.stored_as, served)
+
+
+def tell(observer: Index | Controller[Any], change: Change) -> None:
+    """Tell one of a change: where it cannot make sense of it, the others must hear of it all the same."""
+    try:
+        observer.observe(change)
+    except Exception:
+        log.exception("%s failed on %s %s/%s", type(observer).__name__, change.resource, change.namespace, change.name)
 
 
 def controller_user(name: str) -> User:

@@ -175,10 +175,7 @@ class Store:
         self.announced = change.revision
         self._bucket(change.resource).watches.announce(change)
         for subscriber in self._subscribers:
-            try:
-                subscriber(change)
-            except Exception:
-                log.exception("a subscriber failed on revision %d of %s", change.revision, change.resource)
+            _tell(subscriber, change)
         change.announced()
 
     def _check(self) -> None:
@@ -216,7 +213,7 @@ class Store:
         """Call it with every object that is durable, as ADDED, and then with every change as soon as it is."""
         for bucket in list(self._buckets.values()):
             for entry in list(bucket.scan(None, at=self.announced)):
-                subscriber(Change(ADDED, entry, None))
+                _tell(subscriber, Change(ADDED, entry, None))
         self._subscribers.append(subscriber)
 
     def unsubscribe(self, subscriber: Callable[[Change], None]) -> None:
@@ -243,3 +240,11 @@ class Store:
         if self._journal is not None:
             self._flush()
             self._journal.close()
+
+
+def _tell(subscriber: Callable[[Change], None], change: Change) -> None:
+    """One who cannot make sense of a change must not keep others from hearing of it, nor a twin from starting."""
+    try:
+        subscriber(change)
+    except Exception:
+        log.exception("a subscriber failed on revision %d of %s", change.revision, change.resource)
