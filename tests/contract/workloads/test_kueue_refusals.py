@@ -13,6 +13,23 @@ if TYPE_CHECKING:
 CLUSTER = "kueue"
 
 
+def test_queues_that_say_nothing_of_themselves(desk: Desk) -> None:
+    homes = {"ClusterQueue": f"{GROUP}/clusterqueues", "LocalQueue": f"{GROUP}/namespaces/{desk.ns}/localqueues"}
+    name, seen = desk.own("q"), dict[str, Any]()
+    for kind, home in homes.items():
+        body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}}
+        desk.api.post(home, body).ok(201)
+        path = f"{home}/{name}"
+        desk.until(lambda: desk.api.get(path).json.get("status"), f"the status of {kind}")  # noqa: B023
+        found = desk.api.get(path).ok().json
+        [active] = found["status"]["conditions"]
+        seen[kind] = [found.get("spec"), active["status"], active["reason"], active["message"]]
+    desk.compare("without_spec", seen)
+    desk.queue("after", {"name": "f", "cpu": 1})
+    desk.job("a", "after").ok(201)
+    desk.until_runs("a")
+
+
 def test_the_older_version(desk: Desk) -> None:
     desk.flavor("f")
     spec = {
@@ -47,6 +64,11 @@ _BAD: dict[str, dict[str, Any]] = {
         "spec": {"preemption": {"reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "LowerPriority"}}},
     },
     "unknown_strategy": {"flavors": [{"name": "f", "cpu": 1}], "spec": {"queueingStrategy": "Fast"}},
+    "selector_without_key": {"flavors": [], "spec": {"namespaceSelector": {"matchLabels": {"": "x"}}}},
+    "selector_without_operator": {
+        "flavors": [{"name": "f", "cpu": -1}],
+        "spec": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},
+    },
     "no_flavors": {"flavors": [], "spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": []}]}},
 }
 

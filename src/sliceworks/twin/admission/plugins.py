@@ -73,14 +73,17 @@ class Webhooks:
 _NO_WEBHOOKS = Webhooks()
 
 
-def admit(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None, webhooks: Webhooks = _NO_WEBHOOKS) -> None:
-    """Change an object as the cluster's defaults ask, or refuse it. A deletion comes with an empty object and the old one."""
+def admit(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None, webhooks: Webhooks = _NO_WEBHOOKS) -> bool:
+    """Change an object as the cluster's defaults ask, or refuse it; tells whether a webhook had it. A deletion comes with an empty
+    object and the old one."""
     namespaces.lifecycle(ctx, obj, old)
     place = (ctx.resource, ctx.operation, ctx.subresource)
     for plugin in _MUTATING.get(place, ()):
         plugin(ctx, obj, old)
-    for plugin in webhooks.mutating.get(place, ()):
+    asked = webhooks.mutating.get(place, ())
+    for plugin in asked:
         plugin(ctx, obj, old)
+    return bool(asked)
 
 
 def validate(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None, webhooks: Webhooks = _NO_WEBHOOKS) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base.errors import NotFound
+from sliceworks.schemas import structural
 from sliceworks.twin.admission import plugins
 from sliceworks.twin.admission.context import Admission
 from sliceworks.twin.admission.known import Known
@@ -119,7 +120,10 @@ class Core:
             find_all=self._known.find_all,
             warn=call.warnings.append,
         )
-        plugins.admit(call.admission, obj, old, self.webhooks)
+        changed = plugins.admit(call.admission, obj, old, self.webhooks)
+        if changed and call.resource.custom:
+            # What a webhook adds gets its defaults as what a client sends does.
+            structural.set_defaults(call.version.schema(), obj)
 
     def judge(self, call: Call, obj: Obj, old: Obj | None) -> None:
         """Let the plugins refuse a write that is valid in itself, and nobody grant what they do not have."""

@@ -86,10 +86,10 @@ class Ledger:
             self.brain.drop_queue(name)
             return
         obj, old = change.obj, self.queues.get(name)
-        self.queues[name] = obj
-        if old is None or old["spec"] != obj["spec"]:
+        if old is None or spec_of(old) != spec_of(obj):
             self._selectors[name] = _selector(obj)
             self.brain.put_queue(name, reading.cluster_queue(obj))
+        self.queues[name] = obj
         self.brain.activate(name, self.problem(name) is None)
 
     def _cohort(self, change: Change) -> None:
@@ -109,7 +109,7 @@ class Ledger:
         if stopped(change.obj):
             self.brain.drop_local(key)
         else:
-            self.brain.put_local(key, change.obj["spec"].get("clusterQueue") or "")
+            self.brain.put_local(key, spec_of(change.obj).get("clusterQueue") or "")
 
     def _flavor(self, change: Change) -> None:
         if change.type == "DELETED":
@@ -262,23 +262,28 @@ def owner_of(obj: Mapping[str, Any]) -> Owner | None:
     return None
 
 
+def spec_of(queue: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a queue says of itself, which may be nothing."""
+    return queue.get("spec") or {}
+
+
 def stopped(obj: Mapping[str, Any]) -> bool:
-    return (obj["spec"].get("stopPolicy") or "None") != "None"
+    return (spec_of(obj).get("stopPolicy") or "None") != "None"
 
 
 def _selector(obj: Mapping[str, Any]) -> LabelSelector:
-    return from_label_selector(obj["spec"].get("namespaceSelector"))
+    return from_label_selector(spec_of(obj).get("namespaceSelector"))
 
 
 def flavors_of(obj: Mapping[str, Any]) -> list[str]:
     """The flavors of a ClusterQueue, in their order."""
-    return [one["name"] for group in obj["spec"].get("resourceGroups") or () for one in group["flavors"]]
+    return [one["name"] for group in spec_of(obj).get("resourceGroups") or () for one in group["flavors"]]
 
 
 def checks_of(obj: Mapping[str, Any]) -> dict[str, set[str]]:
     """The admission checks of a ClusterQueue, each with the flavors that it is for."""
     everything = set(flavors_of(obj))
-    rules = (obj["spec"].get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+    rules = (spec_of(obj).get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
     return {rule["name"]: set(rule.get("onFlavors") or ()) or everything for rule in rules}
 
 

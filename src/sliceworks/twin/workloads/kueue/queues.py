@@ -10,7 +10,7 @@ from sliceworks.twin.workloads.kueue import conditions
 from sliceworks.twin.workloads.kueue.core.model import amount_text
 from sliceworks.twin.workloads.kueue.hands import Hands
 from sliceworks.twin.workloads.kueue.keys import CHECKS, CLUSTER_QUEUES, CONTROLLER, FLAVORS, IN_USE, LOCAL_QUEUES, WORKLOADS, Obj
-from sliceworks.twin.workloads.kueue.ledger import WATCHED, Ledger, checks_of, flavors_of, stopped
+from sliceworks.twin.workloads.kueue.ledger import WATCHED, Ledger, checks_of, flavors_of, spec_of, stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,7 +118,7 @@ class Queues(Controller[Place]):
 
     async def _local(self, obj: Obj, key: Key) -> None:
         before, status = copy.deepcopy(obj.get("status")), obj.setdefault("status", {})
-        name = obj["spec"].get("clusterQueue") or ""
+        name = spec_of(obj).get("clusterQueue") or ""
         queue, cluster = self._ledger.brain.tree.leaves.get(name), self._ledger.queues.get(name)
         conditions.put(obj, "Active", *self._local_state(obj, cluster))
         members = self._ledger.members.get(key, set())
@@ -160,7 +160,7 @@ def _usage(queue: Queue, usage: Amounts, obj: Obj, *, borrowed: bool) -> list[Ob
                 _one(queue, flavor["name"], name, usage, borrowed=borrowed) for name in sorted(group["coveredResources"])
             ],
         }
-        for group in obj["spec"].get("resourceGroups") or ()
+        for group in spec_of(obj).get("resourceGroups") or ()
         for flavor in group["flavors"]
     ]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
 from sliceworks.schemas.field_errors import FieldError, duplicate, invalid
+from sliceworks.schemas.rules.selectors import selector_errors
 from sliceworks.twin.workloads.kueue import conditions
 from sliceworks.twin.workloads.kueue.conversion import OLD, queue_to_new
 from sliceworks.twin.workloads.kueue.job_checks import batch_job_errors, changed_job_errors, new_job_errors
@@ -23,7 +24,8 @@ _IMMUTABLE = "field is immutable"
 
 
 def mark_in_use(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
-    """Flavors and ClusterQueues stay until nobody uses them."""
+    """Flavors and ClusterQueues stay until nobody uses them. What they leave out altogether is there afterwards."""
+    obj.setdefault("spec", {})
     finalizers = obj["metadata"].setdefault("finalizers", [])
     if IN_USE not in finalizers:
         finalizers.append(IN_USE)
@@ -72,6 +74,7 @@ def _suspended(job: Mapping[str, Any]) -> bool:
 def check_cluster_queue(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
     spec = (queue_to_new(copy.deepcopy(obj)) if obj["apiVersion"] == OLD else obj).get("spec") or {}
     errors = list(_group_errors(spec, bool(spec.get("cohortName")), "cohort", lending=True))
+    selector_errors(errors, spec.get("namespaceSelector"), "spec.namespaceSelector")
     preemption = spec.get("preemption") or {}
     borrow = (preemption.get("borrowWithinCohort") or {}).get("policy", "Never")
     if preemption.get("reclaimWithinCohort", "Never") == "Never" and borrow != "Never":

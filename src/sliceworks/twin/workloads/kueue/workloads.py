@@ -12,7 +12,7 @@ from sliceworks.twin.workloads.kueue.configuration import Configuration
 from sliceworks.twin.workloads.kueue.deadlines import asked_again_at, seconds_to, to_be_ready, to_run
 from sliceworks.twin.workloads.kueue.hands import Hands
 from sliceworks.twin.workloads.kueue.keys import ADMITTED, DEACTIVATING, EVICTED, FINISHED, REQUEUED, RESERVED, WORKLOADS, Obj
-from sliceworks.twin.workloads.kueue.ledger import Ledger, checks_for, stopped
+from sliceworks.twin.workloads.kueue.ledger import Ledger, checks_for, spec_of, stopped
 
 if TYPE_CHECKING:
     from sliceworks.twin.controllers.world import World
@@ -153,7 +153,7 @@ class Workloads(Controller[tuple[str, str]]):
 
     def _queues(self, key: Key, obj: Obj) -> tuple[Obj | None, Obj | None]:
         local = self._ledger.locals.get((key[0], obj["spec"].get("queueName") or ""))
-        return local, self._ledger.queues.get(local["spec"].get("clusterQueue") or "") if local else None
+        return local, self._ledger.queues.get(spec_of(local).get("clusterQueue") or "") if local else None
 
     async def _sync_checks(self, key: Key, obj: Obj) -> bool:
         local, queue = self._queues(key, obj)
@@ -227,7 +227,7 @@ class Workloads(Controller[tuple[str, str]]):
         local, queue = self._queues(key, obj)
         lname, cname = obj["spec"].get("queueName") or "", obj["status"]["admission"]["clusterQueue"]
         for kind, name, home in (("LocalQueue", lname, local), ("ClusterQueue", cname, queue)):
-            policy = (home or {"spec": {}})["spec"].get("stopPolicy") or "None"
+            policy = spec_of(home or {}).get("stopPolicy") or "None"
             if conditions.true(obj, ADMITTED):
                 if policy == "HoldAndDrain" and not conditions.true(obj, EVICTED):
                     await self._evict(key, f"{kind}Stopped", f"The {kind} is stopped")
