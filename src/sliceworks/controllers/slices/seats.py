@@ -15,6 +15,7 @@ from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.controllers.slices import words
 from sliceworks.controllers.slices.views import Ref, Seat
+from sliceworks.kube.backoff import Backoff
 from sliceworks.kube.resources import controller_of
 from sliceworks.kube.well_known import NODE, POD
 
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 LEADERS = f"{words.JOBSET_NAME},{words.COMPLETION_INDEX}=0"
 _PLACED = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _AT_ONCE = 16
+_AGAIN = Backoff(first=1.0, cap=60.0)
 _UNKNOWN = 60.0  # seconds after which a leader whose JobSet is still not known counts no more
 _NODES_KEPT = 20_000
 
@@ -54,7 +56,12 @@ class Seats:
         async with asyncio.TaskGroup() as group:
             async for pod in self._client.each(POD, labels=LEADERS, fields=_PLACED):
                 if (place := _place_of(pod)) is not None:
-                    group.create_task(self._settle(place))
+                    group.create_task(self._settle_first(pod["metadata"]["name"], place))
+
+    async def _settle_first(self, name: str, place: _Place) -> None:
+        """What cannot be seen now holds nobody up."""
+        if not await self._settle(place):
+            self.look(name, place.job.namespace)
 
     async def close(self) -> None:
         """Look no more."""
@@ -64,9 +71,16 @@ class Seats:
 
     def look(self, name: str, namespace: str) -> None:
         """A leader waits no more: see whether it has found a place."""
-        task = asyncio.create_task(self._look(name, namespace))
+        task = asyncio.create_task(self._insist(name, namespace))
         self._looking.add(task)
         task.add_done_callback(self._looking.discard)
+
+    async def _insist(self, name: str, namespace: str) -> None:
+        """Look until the cluster has answered: a leader that is not known to sit somewhere may lose its place."""
+        failures = 0
+        while not await self._look(name, namespace):
+            failures += 1
+            await clock.sleep(_AGAIN.delay(failures))
 
     def taken(self, jobsets: Mapping[Ref, JobSetView], waiting: Mapping[Ref, object]) -> dict[Ref, Seat]:
         """The seats that count: of JobSets that go on, and not of Jobs whose leader waits again."""
@@ -84,29 +98,31 @@ class Seats:
                 found[job] = seat
         return found
 
-    async def _look(self, name: str, namespace: str) -> None:
+    async def _look(self, name: str, namespace: str) -> bool:
+        """Whether it has been seen where a pod is."""
         try:
             async with self._room:
                 pod = await self._client.get(POD, name, namespace)
         except NotFound:
-            return
+            return True
         except SliceworksError as error:
             log.warning("where pod %s/%s is cannot be seen: %s", namespace, name, error)
-            return
+            return False
         place = _place_of(pod)
-        if place is not None:
-            await self._settle(place)
-            self._changed()
+        return place is None or await self._settle(place)
 
-    async def _settle(self, place: _Place) -> None:
+    async def _settle(self, place: _Place) -> bool:
+        """Whether it has been seen whose node a place is on."""
         try:
             async with self._room:
                 pool = await self._pool_of(place.node)
         except SliceworksError as error:
             log.warning("whose node %s is cannot be seen: %s", place.node, error)
-            return
+            return False
         if pool:
             self._seats[place.job] = (Seat(place.jobset, pool), clock.loop_time())
+            self._changed()
+        return True
 
     async def _pool_of(self, node: str) -> str:
         if node not in self._pools:
