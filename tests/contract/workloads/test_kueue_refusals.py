@@ -24,6 +24,9 @@ def test_queues_that_say_nothing_of_themselves(desk: Desk) -> None:
         found = desk.api.get(path).ok().json
         [active] = found["status"]["conditions"]
         seen[kind] = [found.get("spec"), active["status"], active["reason"], active["message"]]
+    desk.job("waits", name).ok(201)
+    desk.until_waits("waits", "exist")
+    seen["Workload"] = desk.condition("waits", "QuotaReserved")["message"]
     desk.compare("without_spec", seen)
     desk.queue("after", {"name": "f", "cpu": 1})
     desk.job("a", "after").ok(201)

@@ -291,7 +291,7 @@ class Workloads(Controller[tuple[str, str]]):
         elif stopped(local):
             message = f"LocalQueue {name} is inactive"
         elif queue is None:
-            message = f"ClusterQueue {local['spec'].get('clusterQueue') or ''} doesn't exist"
+            message = f"ClusterQueue {spec_of(local).get('clusterQueue') or ''} doesn't exist"
         elif self._ledger.problem(queue["metadata"]["name"]) is not None:
             message = f"ClusterQueue {queue['metadata']['name']} is inactive"
         if message:
