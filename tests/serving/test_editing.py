@@ -14,8 +14,8 @@ from sliceworks.serving.record import Record
 Object = dict[str, Any]
 
 
-def record(document: Object | None = None) -> Record:
-    service = example("qwen-vllm-gpu")
+def record(document: Object | None = None, name: str = "qwen-vllm-gpu") -> Record:
+    service = example(name)
     given = service.model_dump(by_alias=True, exclude_unset=True, mode="json")
     return Record(service, document or given, frozenset(), "uid", "2026-11-15T10:00:00Z")
 
@@ -48,3 +48,8 @@ def test_a_model_of_another_name_has_weights_of_its_own() -> None:
     assert caught.value.hint == "say where they are with --source"
     document = editing.with_model(record(), {"name": "llama", "source": "a/llama"})
     assert document["spec"]["vllm"]["model"] == {"name": "llama", "source": "a/llama"}
+
+
+def test_a_model_of_sax_has_a_class() -> None:
+    with pytest.raises(UsageError, match="Sax wants to know what tuned is"):
+        editing.with_model(record(name="llama2-7b-saxml"), {"name": "tuned", "checkpoint": "gs://my-models/tuned"})

@@ -306,6 +306,19 @@ def test_what_pods_will_wait_for_is_known_before_anything_is_applied() -> None:
     played(play)
 
 
+def test_two_services_of_one_gateway_cannot_have_a_model_of_one_name() -> None:
+    async def play(platform: Platform) -> None:
+        await platform.deploy(example("gemma-jetstream"))
+        other = changed("llama3-vllm-tpu", "name: llama-3.1-8b", "name: gemma-7b-it")
+        with pytest.raises(SliceworksError, match="gemma-7b-it is a model of gemma too, behind the same gateway gateway") as caught:
+            await platform.deploy(other)
+        assert caught.value.hint == "give it another name, or one of the services a gateway of another name"
+        assert "llama3" not in await platform.names(DEPLOYMENT, "models")
+        await platform.deploy(example("gemma-jetstream"))  # itself is no other
+
+    played(play)
+
+
 def test_a_service_that_is_refused_leaves_no_namespace() -> None:
     async def play(platform: Platform) -> None:
         made = deploying.Rollout(platform.client, example("qwen-vllm-gpu"), {}, "elsewhere")
@@ -435,7 +448,10 @@ def test_a_gateway_that_was_left_without_waiting_forgets_who_left() -> None:
         await platform.install_routes()
         canary = "  canary:\n    weight: 10\n    image: nvcr.io/nvidia/tritonserver:25.09-py3\n"
         one = changed("densenet-triton-mesh", canary, "  gateway: {image: 'g:1'}\n", ("replicas: 2", "replicas: 1"))
-        other = one.model_copy(update={"metadata": one.metadata.model_copy(update={"name": "other"})})
+        other = changed(
+            "densenet-triton-mesh", canary, "  gateway: {image: 'g:1'}\n",
+            ("replicas: 2", "replicas: 1"), ("densenet_onnx", "resnet_onnx"), ("name: densenet-mesh", "name: other"),
+        )  # fmt: skip
         for each in (one, other):
             await platform.deploy(each)
         moved = changed("densenet-triton-mesh", canary, "  gateway: {image: 'g:1', name: second}\n", ("replicas: 2", "replicas: 1"))
@@ -455,7 +471,11 @@ def test_what_routes_of_two_services_share_stays_for_the_other() -> None:
         two = changed("densenet-triton-mesh", canary, "  gateway: {image: 'g:1'}\n")
         first = two.model_copy(update={"spec": two.spec.model_copy(update={"replicas": 1})})
         await platform.deploy(first)
-        second = first.model_copy(update={"metadata": first.metadata.model_copy(update={"name": "second"})})
+        other = changed(
+            "densenet-triton-mesh", canary, "  gateway: {image: 'g:1'}\n",
+            ("densenet_onnx", "resnet_onnx"), ("name: densenet-mesh", "name: second"),
+        )  # fmt: skip
+        second = other.model_copy(update={"spec": other.spec.model_copy(update={"replicas": 1})})
         await platform.deploy(second)
         await platform.deploy(second.model_copy(update={"spec": second.spec.model_copy(update={"route": None})}))
         rules = Resource("networking.istio.io", "v1", "DestinationRule", "destinationrules")

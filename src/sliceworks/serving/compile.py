@@ -50,6 +50,7 @@ def plan(service: ModelService) -> Plan:
 
 def manifests(service: ModelService, neighbours: Sequence[ModelService] = ()) -> list[Object]:
     """All objects. `neighbours` are the other services that share its gateway."""
+    front.check_names(service, neighbours)
     spec = service.spec
     found = machines(spec.accelerator) if spec.accelerator else None
     engine: list[Object] = front.ENGINES[spec.engine].manifests(service, found)

@@ -33,6 +33,10 @@ def with_model(record: Record, model: Mapping[str, Any]) -> Object:
             )
         part["model"] = {**part["model"], **model}
         return _started(document)
+    if engine == "saxml" and "class" not in model:
+        raise UsageError(
+            f"Sax wants to know what {model['name']} is", hint="name its class with --class, such as LLaMA7BFP16TPUv5e"
+        )
     part["models"] = [each for each in part["models"] if each["name"] != model["name"]] + [dict(model)]
     return document
 

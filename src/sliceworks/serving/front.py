@@ -39,6 +39,18 @@ def manifests(services: Sequence[ModelService]) -> list[Object]:
     return front_objects.manifests(last, merged(services), yamls.dump(document(services)), needs)
 
 
+def check_names(service: ModelService, neighbours: Sequence[ModelService]) -> None:
+    """A gateway finds models by their names: it would take no document that has one of them twice."""
+    own = {model.name for model in service.spec.models}
+    for each in neighbours:
+        both = sorted(own & {model.name for model in each.spec.models})
+        if both and service.spec.gateway:
+            raise InvalidDocument(
+                f"{both[0]} is a model of {each.metadata.name} too, behind the same gateway {service.spec.gateway.name}",
+                hint="give it another name, or one of the services a gateway of another name",
+            )
+
+
 def merged(services: Sequence[ModelService]) -> Front:
     """The last one's gateway with the keys and callers of all. A key that two name is the last one's."""
     fronts = [each.spec.gateway for each in services if each.spec.gateway]
