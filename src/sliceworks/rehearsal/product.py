@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import orjson
 
 from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError
 from sliceworks.kube.client import Client
 from sliceworks.rehearsal.drill import Mortal
 from sliceworks.schemas import config_connector
@@ -71,6 +72,8 @@ async def controllers(cluster: Cluster, wants: Wants) -> AsyncIterator[list[Mort
         for each in running:
             await each.start()
         yield [Mortal(each.name, each.end, each.start) for each in running]
+        for each in running:
+            each.check()
     finally:
         for each in running:
             await each.end()
@@ -91,12 +94,26 @@ class _Running:
             self.task = asyncio.create_task(controller.run(), name=type(controller).__name__)
         while not controller.ready and not self.task.done():
             await clock.sleep(_PAUSE)
+        self.check()
+
+    def check(self) -> None:
+        """Raise where it has ended by itself: what was rehearsed since was rehearsed without it."""
+        task = self.task
+        if task is not None and task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise SliceworksError(f"the controller of {self.name} has ended: {_first(error)}") from error
 
     async def end(self) -> None:
         """End it, wherever it has come to."""
         if self.task is not None:
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
+
+
+def _first(error: BaseException) -> BaseException:
+    """What went wrong, out of the groups that it came in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _graphs(cluster: Cluster) -> Runs:
