@@ -81,7 +81,7 @@ def connect(path: str | Path | None = None, context: str | None = None) -> Conne
             return in_cluster()
         raise SliceworksError(
             "no cluster is configured: neither $KUBECONFIG nor ~/.kube/config exists",
-            hint="name a kubeconfig with --kubeconfig, or start the twin",
+            hint="let KUBECONFIG name one, or start a cluster here: sliceworks twin start",
         )
     return config.connection(context)
 

@@ -12,7 +12,7 @@ from sliceworks.kube.client import Client
 from sliceworks.kube.well_known import POD
 from sliceworks.serving.gateway import discovery
 from sliceworks.serving.gateway.app import Application
-from sliceworks.serving.gateway.discovery import Discoverer, backends
+from sliceworks.serving.gateway.discovery import Discoverer, backends, lacking
 from sliceworks.serving.gateway.state import State, make_server
 from sliceworks.specs.gateway import Discovery
 from sliceworks.twin.cluster import Cluster
@@ -65,6 +65,13 @@ def test_a_service_without_a_selector_has_no_pods_and_two_do_not_count_twice() -
     blind["spec"]["selector"] = {}
     assert urls([blind], [pod("one", "10.0.0.1")]) == []
     assert len(urls([service(http=80), service(http=80)], [pod("one", "10.0.0.1")])) == 1
+
+
+def test_why_a_model_has_no_servers() -> None:
+    assert lacking(WANTED, "default", [service("b", http=80)]) == "no Service in default has the labels app=a"
+    assert lacking(WANTED, "default", [service(grpc=80, metrics=90)]) == "service/a has no port http, it has grpc, metrics"
+    assert lacking(WANTED, "default", [service()]) == "service/a has no port http, it has none"
+    assert lacking(WANTED, "default", [service(http=80)]) == "no pod of service/a is ready"
 
 
 def test_servers_come_and_go_with_their_pods(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import is_true
+from sliceworks.base.words import counted
 from sliceworks.kube.informers import Informers
+from sliceworks.kube.selectors import from_labels
 from sliceworks.kube.well_known import POD, SERVICE
 from sliceworks.serving.gateway.state import make_server
 from sliceworks.specs.gateway import Backend
@@ -37,6 +39,8 @@ class Discoverer:
     def __init__(self, application: Application, client: Client, follow: Callable[[], None]) -> None:
         self._application, self._client, self._follow = application, client, follow
         self._changed = asyncio.Event()
+        self._told: dict[str, str] = {}
+        """Why a model has no servers, as it was told last."""
 
     def refresh(self) -> None:
         """Look again: the document has changed."""
@@ -62,6 +66,7 @@ class Discoverer:
                     services, pods = watched[place]
                     if services.synced and pods.synced:
                         self._fill(served, services.store, pods.store)
+                        self._tell(served, place, services.store)
                 await self._changed.wait()
                 await clock.sleep(_TOGETHER)
                 self._changed.clear()
@@ -93,8 +98,17 @@ class Discoverer:
         gone = served.group.replace(known.get(each) or make_server(each, spec) for each in found)
         for server in gone:
             server.close()
-        log.info("%s has %d servers", served.name, len(found))
+        log.info("%s has %s", served.name, counted(len(found), "server"))
         self._follow()
+
+    def _tell(self, served: Served, place: str, services: Iterable[Object]) -> None:
+        """Why there are no servers, once: a name that is misspelt looks like one that nobody has yet."""
+        discover = served.model.discover
+        assert discover is not None
+        reason = "" if served.group.servers else lacking(discover, place, services)
+        if reason and reason != self._told.get(served.name):
+            log.warning("%s has no servers: %s", served.name, reason)
+        self._told[served.name] = reason
 
 
 def backends(discover: Discovery, services: Iterable[Object], pods: Iterable[Object]) -> list[Backend]:
@@ -102,6 +116,19 @@ def backends(discover: Discovery, services: Iterable[Object], pods: Iterable[Obj
     listed = list(pods)
     found = {each.url: each for service in services if _has(service, discover.labels) for each in _of(discover, service, listed)}
     return [found[url] for url in sorted(found)]
+
+
+def lacking(discover: Discovery, place: str, services: Iterable[Object]) -> str:
+    """Why a model has no server."""
+    labelled = [each for each in services if _has(each, discover.labels)]
+    if not labelled:
+        return f"no Service in {place} has the labels {from_labels(discover.labels)}"
+    named = " and ".join(f"service/{each['metadata']['name']}" for each in labelled)
+    ports = [port for each in labelled for port in each["spec"].get("ports") or ()]
+    if not any(discover.port in (port.get("name"), str(port["port"])) for port in ports):
+        known = ", ".join(str(port.get("name") or port["port"]) for port in ports)
+        return f"{named} has no port {discover.port}, it has {known or 'none'}"
+    return f"no pod of {named} is ready"
 
 
 def _of(discover: Discovery, service: Object, pods: list[Object]) -> Iterator[Backend]:
