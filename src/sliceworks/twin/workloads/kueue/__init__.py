@@ -57,6 +57,8 @@ def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
         webhooks.change(resource, CREATE, hooks.mark_in_use)
     for resource in (JOBS, JOBSETS):
         webhooks.change(resource, CREATE, hooks.suspend)
+    webhooks.change(WORKLOADS, CREATE, hooks.show_pod_sets)
+    webhooks.change(WORKLOADS, UPDATE, hooks.keep_spec)
     webhooks.change(PODS, CREATE, pod_hooks.hold)
     for operation in (CREATE, UPDATE):
         webhooks.change(DEPLOYMENTS, operation, pod_hooks.pass_on)

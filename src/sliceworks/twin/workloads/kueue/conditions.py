@@ -28,6 +28,11 @@ def true(obj: Mapping[str, Any], kind: str) -> bool:
     return found is not None and found["status"] == "True"
 
 
+def pod_sets_of(workload: Mapping[str, Any]) -> list[Obj]:
+    """The pods of a Workload; one that is made has some, but they can be taken away."""
+    return workload["spec"].get("podSets") or []
+
+
 def active(obj: Mapping[str, Any]) -> bool:
     return bool(obj["spec"].get("active", True))
 

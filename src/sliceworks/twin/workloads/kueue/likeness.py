@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 def equivalent(job: Obj, wanted: list[Obj], workload: Mapping[str, Any]) -> bool:
     """Whether a Workload is that of the job as it is now. Admission adds tolerations, so they do not count once it has them."""
     admitted = conditions.true(workload, ADMITTED)
-    if len(wanted) != len(workload["spec"]["podSets"]):
+    if len(wanted) != len(conditions.pod_sets_of(workload)):
         return False
     counts = {
         one["name"]: one.get("count")
         for one in ((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments", ())
     }
-    for mine, theirs in zip(wanted, workload["spec"]["podSets"], strict=True):
+    for mine, theirs in zip(wanted, conditions.pod_sets_of(workload), strict=True):
         allowed = {theirs["count"]} | ({counts.get(theirs["name"])} if "minCount" in theirs else set())
         if mine["count"] not in allowed or mine.get("minCount") != theirs.get("minCount"):
             return False

@@ -130,7 +130,7 @@ def _reclaimed(obj: Mapping[str, Any]) -> dict[str, int]:
 
 def _wanted(obj: Mapping[str, Any]) -> list[PodSet]:
     reclaimed, found = _reclaimed(obj), []
-    for pods in obj["spec"]["podSets"]:
+    for pods in conditions.pod_sets_of(obj):
         spec = _with_limits(pods["template"].get("spec") or {})
         count = pods["count"] - reclaimed.get(pods["name"], 0)
         requests = {name: amount * count for name, amount in pod_requests(spec).items()}
@@ -156,7 +156,7 @@ def _requesting(container: Obj) -> Obj:
 
 
 def _admitted(obj: Mapping[str, Any], admission: Mapping[str, Any]) -> list[PodSet]:
-    reclaimed, counts = _reclaimed(obj), {pods["name"]: pods["count"] for pods in obj["spec"]["podSets"]}
+    reclaimed, counts = _reclaimed(obj), {pods["name"]: pods["count"] for pods in conditions.pod_sets_of(obj)}
     found = []
     for one in admission["podSetAssignments"]:
         name = one["name"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from sliceworks.twin.workloads.kueue import keys, placing
+from sliceworks.twin.workloads.kueue import conditions, keys, placing
 from sliceworks.twin.workloads.kueue.acts import Acts
 
 if TYPE_CHECKING:
@@ -38,9 +38,11 @@ class Suspending(Acts):
             job = await self._put(job, "status")
         before = copy.deepcopy(job)
         if workload is not None:
-            for template, pods in zip(kind.templates(job), workload["spec"]["podSets"], strict=False):
+            pod_sets = conditions.pod_sets_of(workload)
+            for template, pods in zip(kind.templates(job), pod_sets, strict=False):
                 placing.restore(template, pods["template"], kind.kept_labels(template))
-            kind.resize(job, [pods["count"] for pods in workload["spec"]["podSets"]])
+            if pod_sets:
+                kind.resize(job, [pods["count"] for pods in pod_sets])
         (job["metadata"].get("annotations") or {}).pop(keys.STOPPING, None)
         if job != before or (stopping and kind.name != "Job"):
             job = await self._put(job)

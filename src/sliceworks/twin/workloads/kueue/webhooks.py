@@ -139,6 +139,16 @@ def _flavor_errors(
                 yield invalid(f"{below}.{field}", text, "must be less than or equal to the nominalQuota")
 
 
+def show_pod_sets(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
+    """A Workload that names no pods comes out of the webhook with a null in their place, which no Workload may have."""
+    obj.setdefault("spec", {}).setdefault("podSets", None)
+
+
+def keep_spec(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
+    """A Workload may lose all that it says, but everybody looks there."""
+    obj.setdefault("spec", {})
+
+
 def check_workload(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
     refuse(ctx, _workload_errors(obj, old))
 

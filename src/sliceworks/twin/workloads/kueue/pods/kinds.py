@@ -101,7 +101,7 @@ class PodGroupKind(Kind):
             return False
         kept = sort_out(job["pods"], workload).kept
         over = conditions.true(workload, "Finished")
-        counts = {one["name"]: one["count"] for one in workload["spec"]["podSets"]}
+        counts = {one["name"]: one["count"] for one in conditions.pod_sets_of(workload)}
         return bool(kept) and all(over or one["count"] <= counts[one["name"]] for one in _roles(kept))
 
     def suspended(self, job: Mapping[str, Any]) -> bool:

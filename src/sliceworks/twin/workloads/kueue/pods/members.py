@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import clock
+from sliceworks.twin.workloads.kueue import conditions
 from sliceworks.twin.workloads.kueue.keys import GATES, GROUP_NAME, GROUP_TOTAL, MANAGED, PODS, RETRIABLE, Obj
 from sliceworks.twin.workloads.kueue.pods.roles import role_of
 
@@ -134,7 +135,7 @@ def sort_out(pods: list[Obj], workload: Mapping[str, Any]) -> Sorted:
     excess: list[Obj] = []
     replaced: list[Obj] = []
     absent = 0
-    for pod_set in workload["spec"]["podSets"]:
+    for pod_set in conditions.pod_sets_of(workload):
         mine = [pod for pod in pods if role_of(pod) == pod_set["name"]]
         good, bad, count = by_worth(filter(usable, mine)), [pod for pod in mine if not usable(pod)], pod_set["count"]
         absent += max(0, count - len(good))
