@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pty
+import select
+import signal
 import sys
 import time
 
@@ -31,15 +33,18 @@ def answered(keys: bytes) -> tuple[str, int]:
     process, terminal = pty.fork()
     if not process:
         os.execv(sys.executable, heeding([sys.executable, "-c", ASKING]))
-    seen, sent, ends = b"", False, time.monotonic() + 20
+    seen, ends = b"", time.monotonic() + 20
     while time.monotonic() < ends:
-        try:
-            seen += os.read(terminal, 1024)
-        except OSError:  # the other side has closed it
-            break
-        if b"[y/N]" in seen and not sent:
+        # A signal between the question and the reading of the answer is lost to it: who sees nothing happen presses again.
+        if select.select([terminal], [], [], 0.5)[0]:
+            try:
+                seen += os.read(terminal, 1024)
+            except OSError:  # the other side has closed it
+                break
+        elif b"[y/N]" in seen:
             os.write(terminal, keys)
-            sent = True
+    else:
+        os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
     os.close(terminal)
     return seen.decode(), os.waitstatus_to_exitcode(status)
