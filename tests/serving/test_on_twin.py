@@ -23,7 +23,7 @@ from sliceworks.kube.well_known import (
     SERVICE_ACCOUNT,
     STATEFUL_SET,
 )
-from sliceworks.serving import cluster, deploying, editing, publishing
+from sliceworks.serving import cluster, deploying, editing, publishing, removing
 from sliceworks.serving import record as records
 from sliceworks.serving.checks import checked
 from sliceworks.serving.compile import manifests
@@ -113,7 +113,7 @@ class Platform:
         return await cluster.look(self.client, await cluster.one_record(self.client, name, namespace), namespace)
 
     async def delete(self, name: str, namespace: str) -> None:
-        await deploying.delete(self.client, await cluster.one_record(self.client, name, namespace), namespace, 600)
+        await removing.delete(self.client, await cluster.one_record(self.client, name, namespace), namespace, 600)
 
     async def names(self, resource: Any, namespace: str) -> set[str]:
         return {each["metadata"]["name"] for each in (await self.client.list(resource, namespace)).items}

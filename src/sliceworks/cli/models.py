@@ -96,12 +96,12 @@ def delete(*, name: str, namespace: str, timeout: float, yes: bool, **where: Any
     from sliceworks.cli import connections
 
     async def remove(client: Client) -> None:
-        from sliceworks.serving import cluster, deploying
+        from sliceworks.serving import cluster, removing
 
         record = await cluster.one_record(client, name, client.namespace)
         options.confirm(f"Delete {name} in {client.namespace} with {len(record.objects)} objects?", yes)
         with progress.leaving(f"{name} goes away all the same."), progress.working(f"Deleting {name}"):
-            await deploying.delete(client, record, client.namespace, timeout)
+            await removing.delete(client, record, client.namespace, timeout)
 
     connections.on_cluster(remove, where, namespace)
     click.echo(f"modelservice/{name} is deleted")

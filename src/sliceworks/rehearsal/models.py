@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.yamls import Document
 from sliceworks.serving.checks import checked
 from sliceworks.serving.compile import manifests
-from sliceworks.serving.deploying import OPTIONAL
 from sliceworks.serving.record import Reference, reference
+from sliceworks.serving.sharing import OPTIONAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

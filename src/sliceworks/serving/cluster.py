@@ -73,9 +73,9 @@ async def one_record(client: Client, name: str, namespace: str) -> Record:
 
 
 def neighbours(name: str, front: str, known: Iterable[Record]) -> list[Record]:
-    """The other services that share a gateway, in the order in which they came."""
+    """The other services that share a gateway and stay, in the order in which they came."""
     sharing = (each for each in known if each.service.spec.gateway and each.service.spec.gateway.name == front)
-    found = [each for each in sharing if each.service.metadata.name != name]
+    found = [each for each in sharing if each.service.metadata.name != name and not each.going]
     return sorted(found, key=lambda each: (each.created, each.service.metadata.name))
 
 

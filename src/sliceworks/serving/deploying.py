@@ -1,17 +1,24 @@
-"""Model services put into a cluster, followed until they are ready, and taken out again: server-side apply through the client."""
+"""Model services put into a cluster and followed until they are ready: server-side apply through the client.
+
+A deployment may end anywhere, and others may come between any two of its writes. So the record says from the first write on what is
+left to do, and is written only in the place of the one that was read; gateways that are shared are looked at again in the end.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.errors import NotFound, SliceworksError, TimedOut
+from sliceworks.base.errors import AlreadyExists, NotFound, SliceworksError, TimedOut
 from sliceworks.kube.well_known import CONFIG_MAP, NAMESPACE
-from sliceworks.serving import cluster, front, naming, needs, replicas
+from sliceworks.serving import cluster, keeping, naming, needs, removing, replicas, sharing
 from sliceworks.serving import record as records
 from sliceworks.serving.compile import manifests
+from sliceworks.serving.keeping import ChangedMeanwhile
 from sliceworks.serving.naming import GATEWAY
+from sliceworks.serving.sharing import OPTIONAL
 from sliceworks.serving.ways import LEADING, led_to
 
 if TYPE_CHECKING:
@@ -24,12 +31,6 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _EVERY = 2.0  # seconds between two looks
 _HEARD = 10.0  # seconds until every proxy has heard of a route that leads elsewhere
-# What a cluster may lack without harm to the service itself.
-OPTIONAL = {
-    "PodMonitoring": "managed Prometheus",
-    "HealthCheckPolicy": "Google's load balancers",
-    "GCPBackendPolicy": "Google's load balancers",
-}
 _ADDONS = {
     "gateway.networking.k8s.io": "the Gateway API is not installed in this cluster",
     "networking.istio.io": "Istio is not installed in this cluster",
@@ -48,15 +49,21 @@ class Rollout:
         """What pods will wait for."""
         self.untouched: frozenset[str] = frozenset()
         """Components whose workloads stay as they are, although the document says otherwise."""
+        self.afterwards: tuple[str, ...] = ()
+        """What whoever deploys does when all is applied: it is left to do until `finish`."""
+        self.based_on: Record | None = None
+        """The record that the document was made from, where it was: what another says by now is not overwritten."""
+        self._live: Object | None = None
         self._before: Record | None = None
         self._known: list[Record] = []
         self._objects: list[Object] = []
+        self._applied: set[Reference] = set()
+        self._lent: set[Reference] = set()
 
     async def prepare(self, *, make_namespace: bool = True) -> list[Object]:
         """Everything that will be applied, each taken by the cluster in a dry run. At most a missing namespace is made."""
         # 1. Who is there already.
-        self._known = await cluster.all_records(self.client, self.namespace)
-        self._before = next((each for each in self._known if each.service.metadata.name == self.name), None)
+        await self._read_records()
         # 2. What it becomes, less what this cluster does not know.
         made = manifests(self.service, [each.service for each in self._sharing()])
         self._objects = [each for each in made if await self._served(each)]
@@ -64,9 +71,11 @@ class Rollout:
         if await self.client.find(NAMESPACE, self.namespace) is None:
             if not make_namespace:
                 raise SliceworksError(f"there is no namespace {self.namespace}", hint="a deployment that is no dry run makes it")
-            await self.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
-        # 4. Whether the cluster would take it, and what it lacks.
+            with suppress(AlreadyExists):
+                await self.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+        # 4. Whether the cluster would take it, nobody else has it, and what it lacks.
         for each in self._objects:
+            await self._refuse_others(each)
             await self._apply(each, dry=True)
         self.missing = await needs.missing(self.client, self.namespace, needs.needs(self._objects))
         return self._objects
@@ -75,18 +84,54 @@ class Rollout:
         """Apply everything in order. A Job waits for the servers before it, and what comes after waits for the Job. A route that
         is to lead to somebody more waits until they answer. What nobody waits for, or what waits too long, is recorded as left."""
         # 1. The record first: it owns the rest, and names also what may have to go.
-        record = await self._write_record(self._recorded())
+        record = await self._write_record(self._recorded(), self._left())
         try:
             # 2. The objects.
             await self._apply_objects(record, tell, clock.loop_time() + (timeout if wait else 0))
             # 3. What is no longer part of it.
-            await self._prune(wait=wait)
+            await self._prune(record, wait=wait)
+            # 4. The record last: nothing is left but what others do.
+            return await self._write_record(left=[*self._undone(), *self.afterwards])
         except TimedOut:
             record = await self._write_record(self._recorded(), self._left())
             if wait:
                 raise
             return record
-        return await self._write_record()
+        except ChangedMeanwhile:
+            await keeping.hand_on(self.client, self.name, self._applied - self._lent, self.namespace)
+            raise
+
+    async def _read_records(self) -> None:
+        self._live = await self.client.find(CONFIG_MAP, records.record_name(self.name), self.namespace)
+        self._known = await self._others()
+        with suppress(SliceworksError):  # somebody has changed it beyond use: it is written anew
+            self._before = records.read(self._live) if self._live else None
+        if self._before and self._before.going:
+            raise SliceworksError(f"{self.name} is being deleted", hint="it can be deployed again when it is gone")
+        if self.based_on and (self._before is None or self._before.document != self.based_on.document):
+            raise ChangedMeanwhile(self.name)
+
+    async def _others(self) -> list[Record]:
+        known = await cluster.all_records(self.client, self.namespace)
+        return [each for each in known if each.service.metadata.name != self.name]
+
+    async def _refuse_others(self, obj: Object) -> None:
+        """What is there under the same name and not of this service would be taken over, and be deleted with it."""
+        if records.reference(obj) in self._recorded():
+            return
+        if await sharing.is_lent(self.client, obj, self.namespace):
+            self._lent.add(records.reference(obj))
+        if obj["kind"] == "ServiceAccount":
+            return  # several may use it
+        live = await self.client.find(await self.client.resource_of(obj), obj["metadata"]["name"], self.namespace)
+        labels = (live["metadata"].get("labels") or {}) if live else {}
+        together = {self.name, *(each.service.metadata.name for each in self._sharing())}
+        front = obj["metadata"]["labels"].get(GATEWAY)
+        if live is None or (labels.get(GATEWAY) == front if front else labels.get(naming.SERVICE) in together):
+            return
+        whose = labels.get(naming.SERVICE) or labels.get(GATEWAY)
+        problem = f"{records.reference(obj)} is there already, and is {f'part of {whose}' if whose else 'not of a model service'}"
+        raise SliceworksError(problem, hint="give the service or its gateway another name")
 
     async def _apply_objects(self, record: Record, tell: Callable[[str], None], ends: float) -> None:
         owners = [each.owner for each in self._sharing()]
@@ -96,16 +141,29 @@ class Rollout:
             if self._stays(each):
                 continue
             shared = GATEWAY in each["metadata"]["labels"]
-            each["metadata"]["ownerReferences"] = [*(owners if shared else ()), record.owner]
+            if records.reference(each) not in self._lent:
+                each["metadata"]["ownerReferences"] = [*(owners if shared else ()), record.owner]
             tell(f"{each['kind']} {each['metadata']['name']}")
+            self._applied.add(records.reference(each))
             await self._apply(each)
             if each["kind"] == "Job":
                 await self._until_ready(record, tell, ends)
 
     def _left(self) -> list[str]:
         """What has not been done of it, a step a line."""
-        waiting = [each for each in self._objects if not (each["metadata"].get("ownerReferences") or self._stays(each))]
-        return [f"apply {records.reference(each)}" for each in waiting] + [f"remove {each}" for each in self._gone()]
+        wanted = [records.reference(each) for each in self._objects if not self._stays(each)]
+        waiting = [each for each in wanted if each not in self._applied]
+        steps = [f"apply {each}" for each in waiting] + [f"remove {each}" for each in self._gone()]
+        return [*self._undone(), *steps, *self.afterwards]
+
+    def _undone(self) -> list[str]:
+        """What an earlier deployment has left to do with that which stays as it is."""
+        stays = {f"apply {records.reference(each)}" for each in self._objects if self._stays(each)}
+        return [each for each in self._before.left if each in stays] if self._before else []
+
+    async def finish(self) -> Record:
+        """Record that what was to come afterwards is done."""
+        return await self._write_record(left=self._undone())
 
     async def follow(self, record: Record, tell: Callable[[str], None], timeout: float) -> None:
         """Wait until everything is ready."""
@@ -137,7 +195,7 @@ class Rollout:
 
     async def _apply(self, obj: Object, *, dry: bool = False) -> Object:
         shared = (obj["metadata"].get("labels") or {}).get(GATEWAY)
-        manager = f"sliceworks-gateway-{shared}" if shared else f"sliceworks-{self.name}"
+        manager = sharing.manager(shared) if shared else f"sliceworks-{self.name}"
         if not dry:
             await replicas.hand_over(self.client, obj, self.namespace, manager)
         return await self.client.apply(
@@ -148,36 +206,39 @@ class Rollout:
         return self._before.objects if self._before else frozenset()
 
     async def _write_record(self, more: frozenset[Reference] = frozenset(), left: Sequence[str] = ()) -> Record:
-        objects = {records.reference(each) for each in self._objects} | more
-        return records.read(await self._apply(records.write(self.service, self.document, objects, left)))
+        objects = ({records.reference(each) for each in self._objects} - self._lent) | more
+        body = records.write(self.service, self.document, objects, left)
+        self._live = await keeping.keep(self.client, self.name, body, self._live, self.namespace)
+        return records.read(self._live)
 
     def _gone(self) -> list[Reference]:
         """What was part of it, and is of nobody's now, in the order in which it goes."""
-        shared = frozenset(reference for each in self._known if each is not self._before for reference in each.objects)
+        shared = frozenset(reference for each in self._known for reference in each.objects)
         return records.in_order_of_removal(self._recorded() - {records.reference(each) for each in self._objects} - shared)
 
-    def _left_gateways(self) -> list[str]:
-        """Gateways that others go on to share without this one: what it had in common with them, and has no more, tells."""
-        was = self._recorded() - {records.reference(each) for each in self._objects}
-        others = [each for each in self._known if each is not self._before and each.objects & was]
-        fronts = {each.service.spec.gateway.name for each in others if each.service.spec.gateway}
-        return sorted(fronts - {self.service.spec.gateway.name if self.service.spec.gateway else ""})
-
-    async def _prune(self, *, wait: bool) -> None:
+    async def _prune(self, record: Record, *, wait: bool) -> None:
+        """Let go of what is no longer part of it. What is others' by now stays, and a gateway is as all say who share it by now."""
+        front = self.service.spec.gateway.name if self.service.spec.gateway else ""
+        done = sharing.said([*self._sharing(), record])
+        self._known = await self._others()
+        if self._before:
+            for name in sharing.left_by(self._before, self._known, front):
+                await sharing.share(self.client, self.namespace, name, without=self.name)
+        if front:
+            await sharing.share(self.client, self.namespace, front, last=self.name, done=done)
         gone = self._gone()
-        for name in self._left_gateways():
-            await _share(self.client, self.namespace, cluster.neighbours(self.name, name, self._known))
         if self.service.spec.route and any(each.kind == "Service" for each in gone):
             if not wait:
                 raise TimedOut(f"not every proxy has heard that {self.name} is led to elsewhere")
             await clock.sleep(_HEARD)
         for each in gone:
-            await _remove(self.client, each, self.namespace)
+            await removing.remove(self.client, each, self.namespace, record.uid)
 
     async def _until_ready(self, record: Record, tell: Callable[[str], None], ends: float) -> None:
-        applied = {records.reference(each) for each in self._objects if each["metadata"].get("ownerReferences")}
         while True:
-            partial = replace(record, objects=frozenset(applied))
+            if self._live:
+                await keeping.check(self.client, self.name, self._live, self.namespace)
+            partial = replace(record, objects=frozenset(self._applied))
             seen = await cluster.look(self.client, partial, self.namespace)
             if seen.standing.settled or not (seen.standing.parts or seen.standing.missing):
                 return
@@ -191,38 +252,3 @@ class Rollout:
                 raise TimedOut(f"{self.name} is not ready in time: {first or words}", hint=hint)
             tell(f"{words}{f'; {first}' if first else ''}")
             await clock.sleep(_EVERY)
-
-
-async def _share(client: Client, namespace: str, staying: Sequence[Record]) -> None:
-    """A gateway that others go on to share, without the one that leaves."""
-    for each in front.manifests([record.service for record in staying]) if staying else ():
-        each["metadata"]["ownerReferences"] = [record.owner for record in staying]
-        name = each["metadata"]["labels"][GATEWAY]
-        try:
-            await client.apply(each, namespace, field_manager=f"sliceworks-gateway-{name}", force=True)
-        except NotFound:
-            if each["kind"] not in OPTIONAL:
-                raise
-
-
-async def delete(client: Client, record: Record, namespace: str, timeout: float) -> None:
-    """Remove a service with everything that belongs to it alone, and wait until it is gone."""
-    spec, name = record.service.spec, record.service.metadata.name
-    # 1. Others keep the gateway.
-    if spec.gateway:
-        await _share(client, namespace, cluster.neighbours(name, spec.gateway.name, await cluster.all_records(client, namespace)))
-    # 2. The record goes when everything that it owns has gone.
-    await client.delete(CONFIG_MAP, records.record_name(name), namespace, propagation_policy="Foreground")
-    ends = clock.loop_time() + timeout
-    while await client.find(CONFIG_MAP, records.record_name(name), namespace):
-        if clock.loop_time() >= ends:
-            raise TimedOut(f"{name} is still going away", hint=f"kubectl get all -n {namespace} -l {naming.SERVICE}={name}")
-        await clock.sleep(_EVERY)
-
-
-async def _remove(client: Client, gone: Reference, namespace: str) -> None:
-    try:
-        resource = await client.resource_of({"apiVersion": gone.api_version, "kind": gone.kind})
-        await client.delete(resource, gone.name, namespace, propagation_policy="Background")
-    except NotFound:
-        return

@@ -51,9 +51,11 @@ def changed_model(record: Record, name: str, changes: Mapping[str, Any]) -> Obje
 
 
 def without_model(record: Record, name: str) -> Object:
-    """The document without a model; where it is the only one, without servers."""
-    known(record, name)
+    """The document without a model; where it is the only one, without servers. It is as it was where servers are yet to be told."""
     document, part = _copy(record)
+    if telling("unload", name) in record.left:
+        return document
+    known(record, name)
     if record.service.spec.engine not in SEVERAL:
         return _stopped(document)
     left = [each for each in part["models"] if each["name"] != name]
@@ -62,6 +64,11 @@ def without_model(record: Record, name: str) -> Object:
         raise SliceworksError(f"{name} is the last model of {service}", hint=f"sliceworks models delete {service}")
     part["models"] = left
     return document
+
+
+def telling(verb: str, model: str) -> str:
+    """The step in which servers load or unload a model."""
+    return f"{verb} {model} on every server"
 
 
 def known(record: Record, name: str) -> None:

@@ -11,8 +11,9 @@ from sliceworks.base.conditions import condition, is_true
 from sliceworks.base.errors import SliceworksError
 from sliceworks.kube.selectors import from_labels
 from sliceworks.kube.well_known import DEPLOYMENT, JOB, POD
-from sliceworks.serving import cluster, naming, reaching, sax_jobs, saxml, triton, versions
+from sliceworks.serving import cluster, editing, naming, reaching, sax_jobs, saxml, triton, versions
 from sliceworks.serving.deploying import Rollout
+from sliceworks.serving.keeping import ChangedMeanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,16 +42,18 @@ async def publish(
     verb, model = change
     place, spec = record.namespace, record.service.spec
     rollout = Rollout(client, service, document, place)
+    rollout.based_on = record
     if spec.triton:
         # Servers are told one by one, and are not rolled for it.
-        rollout.untouched = frozenset({naming.SERVER})
+        rollout.untouched, rollout.afterwards = frozenset({naming.SERVER}), (editing.telling(verb, model),)
     await rollout.prepare()
     if spec.saxml and verb == "unload":
         await _unpublish(client, record, model)
     same = document == record.document
     after = await rollout.apply(tell, timeout)
     if spec.triton:
-        await _tell_or_undo(client, record, verb, model, tell=tell)
+        await _tell_or_undo(client, record, after, (verb, model), tell=tell)
+        after = await rollout.finish()
     elif service.spec.saxml and verb == "load" and (same or not service.spec.saxml.publish):
         await _again(client, after, model)
     elif same:
@@ -64,8 +67,11 @@ async def publish(
     return told
 
 
-async def _tell_or_undo(client: Client, record: Record, verb: str, model: str, *, tell: Callable[[str], None]) -> None:
-    """What the servers refuse is not kept, not even by those that took it."""
+async def _tell_or_undo(
+    client: Client, record: Record, after: Record, change: tuple[str, str], *, tell: Callable[[str], None]
+) -> None:
+    """What the servers refuse is not kept, not even by those that took it; but what somebody else has changed since is."""
+    verb, model = change
     try:
         await tell_triton(client, record, verb, model)
     except SliceworksError:
@@ -73,9 +79,10 @@ async def _tell_or_undo(client: Client, record: Record, verb: str, model: str, *
             with suppress(SliceworksError):
                 await tell_triton(client, record, "unload", model)
         before = Rollout(client, record.service, record.document, record.namespace)
-        before.untouched = frozenset({naming.SERVER})
-        await before.prepare()
-        await before.apply(tell, _UNDOING)
+        before.untouched, before.based_on = frozenset({naming.SERVER}), after
+        with suppress(ChangedMeanwhile):
+            await before.prepare()
+            await before.apply(tell, _UNDOING)
         raise
 
 

@@ -52,7 +52,9 @@ class Record:
     created: str
     namespace: str = ""
     left: tuple[str, ...] = ()
-    """What the last deployment has not done, since nobody waited for what must come before."""
+    """What the last deployment has not done: nobody waited for what must come before, it broke off, or it goes on."""
+    going: bool = False
+    """Whether it is being deleted."""
 
     @property
     def owner(self) -> Object:
@@ -80,8 +82,7 @@ def write(service: ModelService, document: Mapping[str, Any], objects: Iterable[
     """The ConfigMap."""
     metadata = naming.metadata(service, record_name(service.metadata.name), "record")
     metadata["labels"][LABEL] = KIND
-    lines = "".join(f"{each.api_version} {each.kind} {each.name}\n" for each in sorted(set(objects)))
-    data = {_DOCUMENT: yamls.dump(dict(document)), _OBJECTS: lines}
+    data = {_DOCUMENT: yamls.dump(dict(document)), _OBJECTS: _lines(objects)}
     if undone := "".join(f"{each}\n" for each in left):
         data[_LEFT] = undone
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
@@ -98,13 +99,28 @@ def read(found: Object) -> Record:
         raise InvalidDocument(f"{_DOCUMENT} is missing", place=place)
     [document] = loaded
     service = documents.read_as(document, ModelService)
-    objects = frozenset(Reference(*line.split()) for line in data.get(_OBJECTS, "").splitlines() if len(line.split()) == 3)
     return Record(
         service,
         document.data,
-        objects,
+        _objects(found),
         metadata.get("uid", ""),
         metadata.get("creationTimestamp", ""),
         metadata.get("namespace", ""),
         tuple(data.get(_LEFT, "").splitlines()),
+        "deletionTimestamp" in metadata,
     )
+
+
+def with_objects(found: Object, more: Iterable[Reference]) -> Object:
+    """A ConfigMap that lists these objects too."""
+    named = _objects(found)
+    return {**found, "data": {**found["data"], _OBJECTS: _lines(named | set(more))}} if set(more) - named else found
+
+
+def _lines(objects: Iterable[Reference]) -> str:
+    return "".join(f"{each.api_version} {each.kind} {each.name}\n" for each in sorted(set(objects)))
+
+
+def _objects(found: Object) -> frozenset[Reference]:
+    lines = (found.get("data") or {}).get(_OBJECTS, "").splitlines()
+    return frozenset(Reference(*line.split()) for line in lines if len(line.split()) == 3)

@@ -109,17 +109,22 @@ def publication_of(service: ModelService, part: Saxml, root: str, name: str) -> 
 
 def unpublication(service: ModelService, part: Saxml, root: str, model: str) -> Object:
     """A Job that takes a model away from the cell."""
-    return _saxutil(service, part, root, [shlex.join(["saxutil", "unpublish", f"{part.cell}/{model}"])])
+    return _saxutil(service, part, root, [_withdraw(f"{part.cell}/{model}")])
 
 
 def _publish(service: ModelService, part: Saxml, model: SaxModel) -> list[str]:
     path = f"{part.cell}/{model.name}"
     words = [path, model_class(model), model.checkpoint, str(model.replicas or max(service.spec.replicas, 1))]
     known = shlex.quote(path)
-    # Sax can change the number of a published model's servers, and nothing else of it.
-    again = f"if saxutil ls {known}; then saxutil unpublish {known}; fi"
     wait = _WAIT.format(path=known, patience=int(service.spec.start_within), pause=_PAUSE, code=_NOT_LOADED)
-    return [again, shlex.join(["saxutil", "publish", *words]), wait]
+    # Sax can change the number of a published model's servers, and nothing else of it.
+    return [_withdraw(path), shlex.join(["saxutil", "publish", *words]), wait]
+
+
+def _withdraw(path: str) -> str:
+    """It may have been withdrawn before, by whoever broke off then."""
+    known = shlex.quote(path)
+    return f"if saxutil ls {known}; then saxutil unpublish {known}; fi"
 
 
 def _saxutil(service: ModelService, part: Saxml, root: str, lines: list[str]) -> Object:

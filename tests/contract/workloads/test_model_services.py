@@ -21,7 +21,8 @@ from sliceworks.kube.well_known import (
     SERVICE_ACCOUNT,
 )
 from sliceworks.serving import cluster as seen
-from sliceworks.serving.deploying import Rollout, delete
+from sliceworks.serving.deploying import Rollout
+from sliceworks.serving.removing import delete
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster

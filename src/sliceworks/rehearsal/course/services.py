@@ -8,7 +8,8 @@ from sliceworks.base import clock
 from sliceworks.base.errors import NotFound
 from sliceworks.kube.resources import key_of
 from sliceworks.serving.checks import checked
-from sliceworks.serving.deploying import Rollout, delete
+from sliceworks.serving.deploying import Rollout
+from sliceworks.serving.removing import delete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
