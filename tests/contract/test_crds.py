@@ -209,6 +209,26 @@ def test_removal_of_a_kind_that_is_no_longer_served(api: Api, ns: str) -> None:
     assert api.get(again.at(ns)).names == []
 
 
+def test_nothing_is_made_of_a_kind_that_is_on_its_way_out(api: Api, ns: str) -> None:
+    custom = define(api, simple())
+    held = custom.object("held")
+    held["metadata"]["finalizers"] = ["example.com/held"]
+    api.post(custom.at(ns), held).ok(201)
+    api.delete(custom.definition).ok(200)
+
+    def refused() -> Object:
+        answer = api.post(custom.at(ns), custom.object("late"))
+        return answer.json if answer.status not in {201, 409} else {}
+
+    told = eventually(refused, what="it is refused")
+    text = "create not allowed while custom resource definition is terminating"
+    assert told["message"] == f'{custom.name} "late" is forbidden: {text}'
+    assert (told["code"], told["reason"]) == (403, "Forbidden")
+    assert told["details"] == {"name": "late", "group": custom.group, "kind": custom.plural}
+    api.patch(f"{custom.at(ns)}/held", {"metadata": {"finalizers": None}}, MERGE_PATCH).ok(200)
+    eventually(lambda: api.get(custom.definition).status == 404, what="the definition is gone")
+
+
 def test_names_that_clash(api: Api) -> None:
     first = simple()
     define(api, first)

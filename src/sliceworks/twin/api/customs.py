@@ -11,6 +11,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_true
 from sliceworks.schemas import crds
 from sliceworks.twin.api.resources import Resource, Subresource, Version
 from sliceworks.twin.api.strategies import Strategy, field_of
@@ -98,6 +99,11 @@ class Customs:
             categories=tuple(accepted.get("categories") or ()),
             custom=True,
         )
+
+    def is_terminating(self, resource: Resource) -> bool:
+        """Whether a custom resource is on its way out: nothing of it is made any more."""
+        definition = self._definitions.get(f"{resource.plural}.{resource.group}")
+        return definition is not None and is_true(definition, "Terminating")
 
     def storage(self, definition: Obj) -> Version:
         """The version that instances are stored in, which need not be served."""

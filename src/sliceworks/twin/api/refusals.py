@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.base.errors import AlreadyExists, Conflict, NotFound
+from sliceworks.base.errors import AlreadyExists, Conflict, Forbidden, NotFound
 
 if TYPE_CHECKING:
     from sliceworks.twin.api.calls import Call
@@ -20,6 +20,12 @@ def not_found(call: Call, name: str = "") -> NotFound:
 def conflict(call: Call, name: str, why: str) -> Conflict:
     message = f'Operation cannot be fulfilled on {call.resource.qualified} "{name}": {why}'
     return Conflict(message, details=_details(call, name))
+
+
+def kind_is_ending(call: Call, name: str) -> Forbidden:
+    """Nothing is made of a kind whose definition is being deleted: it would never be."""
+    why = "create not allowed while custom resource definition is terminating"
+    return Forbidden(f'{call.resource.qualified} "{name}" is forbidden: {why}', details=_details(call, name))
 
 
 def already_exists(call: Call, name: str) -> AlreadyExists:

@@ -13,7 +13,7 @@ from sliceworks.schemas import field_errors, managed
 from sliceworks.twin.api import judging, objects, pod_parts, scopes
 from sliceworks.twin.api.calls import check_write_options
 from sliceworks.twin.api.patching import apply_patch, check_patch_options, read_patch
-from sliceworks.twin.api.refusals import MODIFIED_SINCE, already_exists, conflict, not_found, uid_differs
+from sliceworks.twin.api.refusals import MODIFIED_SINCE, already_exists, conflict, kind_is_ending, not_found, uid_differs
 from sliceworks.twin.controllers.accounts import default_account
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ class Writer:
         resource, strategy, metadata = call.resource, call.resource.strategy, obj["metadata"]
         self._check_namespace(call, metadata)
         self._name(call, metadata)
+        if resource.custom and self._core.customs.is_terminating(resource):
+            raise kind_is_ending(call, metadata.get("name", ""))
         if call.name and metadata.get("name") != call.name:
             raise BadRequest(f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({call.name})")
         if metadata.pop("resourceVersion", None):
