@@ -96,8 +96,7 @@ def test_what_is_told_to_stop_before_it_sends_stops(tmp_path: Path, monkeypatch:
         return await prepare(kept)
 
     async def work(_: Keeper) -> None:
-        while not await _answers(pod):
-            await asyncio.sleep(0.05)
+        await _listening(pod)
         await pod.ask("POST", "/stop")
         stopped.set()
         while not unpacked(await pod.ask("GET", "/news")).ended:
@@ -109,12 +108,15 @@ def test_what_is_told_to_stop_before_it_sends_stops(tmp_path: Path, monkeypatch:
     assert len(pod.golden.seen) < 100
 
 
-async def _answers(pod: Pod) -> bool:
-    try:
-        await pod.ask("GET", "/news")
-    except ClientError:
-        return False
-    return True
+async def _listening(pod: Pod) -> None:
+    """Wait until the keeper can be asked."""
+    while True:
+        try:
+            await pod.ask("GET", "/news")
+        except ClientError:
+            await asyncio.sleep(0.05)
+        else:
+            return
 
 
 def test_a_test_that_nobody_follows_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +137,7 @@ def test_what_it_cannot_read_is_told(tmp_path: Path) -> None:
     async def work(_: Keeper) -> Any:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SLICEWORKS_LOAD_CLOUD", orjson.dumps({"endpoint": pod.golden.url, "token": "x"}).decode())
+            await _listening(pod)
             for _again in range(200):
                 await asyncio.sleep(0.05)
                 if (news := unpacked(await pod.ask("GET", "/news"))).ended:
