@@ -19,11 +19,13 @@ from sliceworks.base import clock, yamls
 from sliceworks.base.errors import SliceworksError
 from sliceworks.kube.client import Client
 from sliceworks.kube.transport import Request
-from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT, NAMESPACE, SERVICE_ACCOUNT
+from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT, NAMESPACE, SERVICE, SERVICE_ACCOUNT
 from sliceworks.serving import cluster, editing, publishing, removing
 from sliceworks.serving.checks import checked
 from sliceworks.serving.deploying import Rollout
 from sliceworks.serving.keeping import ChangedMeanwhile
+from sliceworks.serving.naming import GATEWAY
+from sliceworks.serving.naming import SERVICE as NAMED
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.shapes import Shape, create_nodes
 
@@ -326,6 +328,16 @@ def test_a_service_account_that_was_there_stays_when_its_users_go() -> None:
             await delete(world.client, name)
         await clock.sleep(60)
         assert (await world.client.get(SERVICE_ACCOUNT, "mine", NS))["metadata"]["uid"] == found["metadata"]["uid"]
+
+    played(play)
+
+
+def test_what_two_services_had_in_common_is_no_strangers_when_one_has_left() -> None:
+    async def play(world: World) -> None:
+        await world.build(deploying(ONE), deploying(model("one", "replicas: 1")))
+        await world.client.patch(SERVICE, "gateway", {"metadata": {"labels": {GATEWAY: "gone", NAMED: "one"}}}, NS)
+        await deploy(world.client, THIRD)
+        assert await world.gateway("gateway") == ({"other", "third"}, {"other", "third"})
 
     played(play)
 

@@ -86,20 +86,24 @@ class Rollout:
         # 1. The record first: it owns the rest, and names also what may have to go.
         record = await self._write_record(self._recorded(), self._left())
         try:
+            return await self._carry_out(record, tell, timeout, wait=wait)
+        except ChangedMeanwhile:
+            await keeping.hand_on(self.client, record, self._applied - self._lent, self.namespace)
+            raise
+
+    async def _carry_out(self, record: Record, tell: Callable[[str], None], timeout: float, *, wait: bool) -> Record:
+        try:
             # 2. The objects.
             await self._apply_objects(record, tell, clock.loop_time() + (timeout if wait else 0))
             # 3. What is no longer part of it.
             await self._prune(record, wait=wait)
-            # 4. The record last: nothing is left but what others do.
-            return await self._write_record(left=[*self._undone(), *self.afterwards])
         except TimedOut:
             record = await self._write_record(self._recorded(), self._left())
             if wait:
                 raise
             return record
-        except ChangedMeanwhile:
-            await keeping.hand_on(self.client, self.name, self._applied - self._lent, self.namespace)
-            raise
+        # 4. The record last: nothing is left but what others do.
+        return await self._write_record(left=[*self._undone(), *self.afterwards])
 
     async def _read_records(self) -> None:
         self._live = await self.client.find(CONFIG_MAP, records.record_name(self.name), self.namespace)
@@ -124,10 +128,13 @@ class Rollout:
         if obj["kind"] == "ServiceAccount":
             return  # several may use it
         live = await self.client.find(await self.client.resource_of(obj), obj["metadata"]["name"], self.namespace)
-        labels = (live["metadata"].get("labels") or {}) if live else {}
+        if live is None:
+            return
+        labels, front = live["metadata"].get("labels") or {}, obj["metadata"]["labels"].get(GATEWAY)
         together = {self.name, *(each.service.metadata.name for each in self._sharing())}
-        front = obj["metadata"]["labels"].get(GATEWAY)
-        if live is None or (labels.get(GATEWAY) == front if front else labels.get(naming.SERVICE) in together):
+        owners = {each["name"] for each in live["metadata"].get("ownerReferences") or ()}
+        ours = labels.get(GATEWAY) == front if front else labels.get(naming.SERVICE) in together
+        if ours or owners & {records.record_name(each) for each in together}:
             return
         whose = labels.get(naming.SERVICE) or labels.get(GATEWAY)
         problem = f"{records.reference(obj)} is there already, and is {f'part of {whose}' if whose else 'not of a model service'}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sliceworks.kube import Client
-    from sliceworks.serving.record import Reference
+    from sliceworks.serving.record import Record, Reference
 
 Object = dict[str, Any]
 
@@ -48,11 +48,13 @@ async def check(client: Client, name: str, live: Object, namespace: str) -> None
         raise ChangedMeanwhile(name)
 
 
-async def hand_on(client: Client, name: str, made: Iterable[Reference], namespace: str) -> None:
-    """Have the record of whoever came between name also what was made before that was known: the next deployment removes it."""
+async def hand_on(client: Client, record: Record, made: Iterable[Reference], namespace: str) -> None:
+    """Have the record of whoever came between name also what was made before that was known: the next deployment removes it.
+    Where there is another record by now, the garbage collector does."""
+    name = record.service.metadata.name
     while live := await client.find(CONFIG_MAP, records.record_name(name), namespace):
         named = records.with_objects(live, made)
-        if named == live:
+        if named == live or live["metadata"]["uid"] != record.uid:
             return
         try:
             await client.replace(named, namespace, resource=CONFIG_MAP, field_manager=f"sliceworks-{name}")

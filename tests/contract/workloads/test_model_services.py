@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.support.model_services import read
 
 from sliceworks.base import clock
@@ -22,6 +24,7 @@ from sliceworks.kube.well_known import (
 )
 from sliceworks.serving import cluster as seen
 from sliceworks.serving.deploying import Rollout
+from sliceworks.serving.keeping import ChangedMeanwhile
 from sliceworks.serving.removing import delete
 
 if TYPE_CHECKING:
@@ -54,10 +57,13 @@ KINDS = (
 )
 
 
-async def deploy(client: Client, ns: str, name: str, gateway: str = GATEWAY, *, count: str = "replicas: 2") -> None:
+def rollout(client: Client, ns: str, name: str, gateway: str = GATEWAY, *, count: str = "replicas: 2") -> Rollout:
     service = read(TEXT.format(name=name).replace("replicas: 2", count) + gateway)
-    document = service.model_dump(by_alias=True, mode="json", exclude_unset=True)
-    made = Rollout(client, service, document, ns)
+    return Rollout(client, service, service.model_dump(by_alias=True, mode="json", exclude_unset=True), ns)
+
+
+async def deploy(client: Client, ns: str, name: str, gateway: str = GATEWAY, *, count: str = "replicas: 2") -> None:
+    made = rollout(client, ns, name, gateway, count=count)
     await made.prepare(make_namespace=False)
     await made.apply(lambda _: None, 30)
 
@@ -106,6 +112,36 @@ def test_services_come_share_change_and_go(cluster: Cluster, ns: str) -> None:
             await until_none(client, ns)
             assert await names(client, CONFIG_MAP, ns) == {"kube-root-ca.crt"}
             assert await names(client, SERVICE_ACCOUNT, ns) == {"default"}
+
+    clock.run(main())
+
+
+def test_two_who_deploy_at_once(cluster: Cluster, ns: str) -> None:
+    async def main() -> None:
+        async with open_client(cluster.kubeconfig) as client:
+            await asyncio.gather(deploy(client, ns, "one"), deploy(client, ns, "two"))
+            text = (await client.get(CONFIG_MAP, "gateway", ns))["data"]["gateway.yaml"]
+            assert "name: one\n" in text
+            assert "name: two\n" in text
+            shared = (await client.get(DEPLOYMENT, "gateway", ns))["metadata"]["ownerReferences"]
+            assert {each["name"] for each in shared} == {"one-model-service", "two-model-service"}
+
+            first, second = (rollout(client, ns, "one", "", count=count) for count in ("replicas: 1", "replicas: 3"))
+            for each in (first, second):
+                await each.prepare(make_namespace=False)
+            await second.apply(lambda _: None, 30)
+            with pytest.raises(ChangedMeanwhile):
+                await first.apply(lambda _: None, 30)
+            assert (await client.get(DEPLOYMENT, "one", ns))["spec"]["replicas"] == 3
+
+            late = rollout(client, ns, "three")
+            await late.prepare(make_namespace=False)
+            await deploy(client, ns, "three")
+            with pytest.raises(ChangedMeanwhile):
+                await late.apply(lambda _: None, 30)
+            for name in ("one", "two", "three"):
+                await remove(client, ns, name)
+            await until_none(client, ns)
 
     clock.run(main())
 
