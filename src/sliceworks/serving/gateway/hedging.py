@@ -26,16 +26,18 @@ class Race:
         """Who answers. The caller ends that one; and the first, when this raises."""
         first = asyncio.ensure_future(self._begin(server, exchange))
         try:
-            done, _ = await asyncio.wait({first}, timeout=after)
-            other = None if done else self._pick()
-            if other is not None:
-                return await self._two(first, (server, exchange), (other, Exchange()))
+            await asyncio.wait({first}, timeout=after)
+            other = None if first.done() else self._pick()
+            if other is not None and (won := await self._two(first, (server, exchange), (other, Exchange()))) is not None:
+                return won
             await first
             return server, exchange
         finally:
             first.cancel()
+            del first  # Its error knows this frame: the frame must not know it in return.
 
-    async def _two(self, first: asyncio.Future[None], one: Entrant, two: Entrant) -> Entrant:
+    async def _two(self, first: asyncio.Future[None], one: Entrant, two: Entrant) -> Entrant | None:
+        """Who answers first; nobody where both have failed."""
         two[0].began()
         second = asyncio.ensure_future(self._begin(*two))
         loser = two
@@ -48,8 +50,7 @@ class Race:
                 if second in done and second.exception() is None:
                     loser = one
                     return two
-            await first
-            return one
+            return None
         finally:
             second.cancel()
             self._let_go(*loser)
