@@ -176,7 +176,7 @@ def test_a_line_that_the_server_has_just_closed_is_no_failure() -> None:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(answer) + answer)
 
     async def main() -> None:
-        spec = {"kind": "jetstream", "retries": {"attempts": 0}, "health": {"every": "1h", "failures": 1}}
+        spec: dict[str, Any] = {"kind": "jetstream", "retries": {"attempts": 0}, "health": {"every": "1h", "failures": 1}}
         async with raw_upstream(serve) as url, gateway(document(url, **spec)) as gate:
             await until(lambda: gate.program.application.state.servers[0].checked)
             got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
