@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -152,6 +153,24 @@ def test_threads_are_bounded() -> None:
             assert (await gate.ask("POST", "/generate", {"prompt": "x", "model_id": "m"})).status == 200
 
     clock.run(main())
+
+
+_ENDS = """
+import asyncio, threading
+from sliceworks.base import clock
+from sliceworks.serving.gateway.sax import Saxes
+
+async def main():
+    asking = asyncio.ensure_future(Saxes(threading.Event).call(lambda never: never.wait(60)))
+    await asyncio.sleep(0.05)
+    asking.cancel()
+
+clock.run(main())
+"""
+
+
+def test_a_process_that_ends_waits_for_no_answer_of_sax() -> None:
+    subprocess.run([sys.executable, "-c", _ENDS], check=True, timeout=20)
 
 
 def test_models_are_published_on_the_admin_port(tmp_path: Path) -> None:

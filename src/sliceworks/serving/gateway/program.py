@@ -194,7 +194,6 @@ class Program:
         await self.checks.stop()
         for server in self.application.state.servers:
             server.close()
-        self.application.saxes.close()
         if self._tracer is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._tracer.close)
 

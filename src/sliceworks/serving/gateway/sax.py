@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -158,7 +158,6 @@ class Saxes:
     def __init__(self, make: Callable[[], Client] = open_client, threads: int = THREADS) -> None:
         self._make, self._threads = make, threads
         self._client: Client | None = None
-        self._pool: ThreadPoolExecutor | None = None
         self._busy = 0
 
     def client(self) -> Client:
@@ -170,12 +169,10 @@ class Saxes:
     async def call(self, act: Callable[[Client], Any]) -> Any:
         """Ask something and wait for its end. Sax's errors become refusals; a thread that nobody waits for any more goes on."""
         client = self.client()
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="sax")
         if self._busy >= self._threads:
             raise Refusal(503, "no_backend", f"{self._threads} requests are at Sax already", retry_after=1)
         self._busy += 1
-        future = self._pool.submit(act, client)
+        future = _on_a_thread(lambda: act(client))
         future.add_done_callback(self._freed(asyncio.get_running_loop()))
         try:
             return await asyncio.wrap_future(future)
@@ -215,7 +212,18 @@ class Saxes:
         if fresh := standing.end():
             yield fresh
 
-    def close(self) -> None:
-        """Wait for nobody."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+
+def _on_a_thread(act: Callable[[], Any]) -> Future[Any]:
+    """What an act comes to. A process that ends does not wait for the thread, as it would for one of a pool."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    threading.Thread(target=_work, args=(future, act), name="sax", daemon=True).start()
+    return future
+
+
+def _work(future: Future[Any], act: Callable[[], Any]) -> None:
+    try:
+        future.set_result(act())
+    except BaseException as error:
+        future.set_exception(error)
+        del future  # Its error knows this frame: the frame must not know it in return.
