@@ -333,9 +333,9 @@ def test_a_line_that_is_given_up_while_it_is_made_is_not_kept(tmp_path: Path) ->
         await asyncio.gather(making, return_exceptions=True)
         exchange.cancel()
 
-    def kept() -> int:
+    def kept(pool: Pool) -> int:
         gc.collect()
-        return sum(isinstance(each, UpstreamConnection) for each in gc.get_objects())
+        return sum(isinstance(each, UpstreamConnection) and each._pool is pool for each in gc.get_objects())
 
     async def main() -> None:
         trusted, shown = ssl.create_default_context(cadata=renew(tmp_path).decode()), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -344,7 +344,7 @@ def test_a_line_that_is_given_up_while_it_is_made_is_not_kept(tmp_path: Path) ->
             pool = Pool("127.0.0.1", listening.sockets[0].getsockname()[1], trusted)
             for steps in range(12):
                 await give_up(pool, steps)
-            await until(lambda: not kept(), 5)
+            await until(lambda: not kept(pool), 5)
 
     clock.run(main())
 
