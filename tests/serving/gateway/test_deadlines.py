@@ -19,7 +19,7 @@ STEP = 0.25
 def begun(now: float, times: Any = TIMES, *, stream: bool = True) -> tuple[Any, Any]:
     exchange = _Exchange(now, times, stream)
     reply = SimpleNamespace(connection=exchange.client)
-    return exchange, SimpleNamespace(served=SimpleNamespace(timeouts=times), reply=reply, is_stream=stream)
+    return exchange, SimpleNamespace(served=SimpleNamespace(timeouts=times), began=now, reply=reply, is_stream=stream)
 
 
 class _Exchange:

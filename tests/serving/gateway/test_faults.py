@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
 import random
+import socket
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -157,6 +159,43 @@ def test_times_have_an_end(timeouts: dict[str, str], settings: dict[str, Any], s
     clock.run(main())
 
 
+@pytest.mark.parametrize("kind", ["echo", "triton"])
+def test_the_time_of_a_request_is_for_all_its_tries_together(kind: str) -> None:
+    async def late_and_in_vain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await well(reader, writer)
+        await asyncio.sleep(0.4)
+
+    async def main() -> None:
+        async with raw_upstream(late_and_in_vain) as url:
+            limits = {"timeouts": {"total": "600ms"}, "retries": {"attempts": 10, "minimum": 100}, "health": {"failures": 100}}
+            async with gateway(document(url, kind=kind, **limits)) as gate:
+                began = clock.stopwatch()
+                got = await gate.ask("POST", "/v1/chat/completions", chat())
+                assert (got.status, got.json["error"]["code"]) == (504, "backend_timeout")
+                assert clock.stopwatch() - began < 1.6
+                await until(gate.idle)
+
+    clock.run(main())
+
+
+def test_nobody_waits_longer_for_a_line_than_a_request_has_time() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf, contextlib.ExitStack() as filling:
+            address = deaf.getsockname()
+            for _ in range(4):
+                line = filling.enter_context(socket.socket())
+                line.setblocking(False)
+                line.connect_ex(address)
+            times = {"connect": "10s", "total": "300ms"}
+            async with gateway(document(f"http://127.0.0.1:{address[1]}", timeouts=times)) as gate:
+                began = clock.stopwatch()
+                got = await gate.ask("POST", "/v1/chat/completions", chat())
+                assert got.status in {502, 504}
+                assert clock.stopwatch() - began < 2
+
+    clock.run(main())
+
+
 def test_an_answer_that_comes_as_a_whole_may_take_longer_than_the_first_token_of_a_stream() -> None:
     async def main() -> None:
         async with upstream(ttft=0.8) as echo, gateway(document(echo.url, timeouts={"firstToken": "100ms"})) as gate:
@@ -171,7 +210,7 @@ def test_time_that_the_gateway_itself_was_held_up_is_not_its_servers_fault() -> 
         timeouts = {"firstToken": "300ms"}
         async with upstream(ttft=0.05) as echo, gateway(document(echo.url, timeouts=timeouts)) as gate:
             asked = asyncio.ensure_future(gate.ask("POST", "/v1/chat/completions", chat(stream=True)))
-            await until(lambda: echo.engine.under_way == 1)
+            await until(lambda: echo.engine.received == 1)
             time.sleep(1.5)  # nothing on this loop goes on meanwhile, as on a machine that has no time
             assert (await asked).status == 200
 

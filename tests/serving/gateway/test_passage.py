@@ -165,6 +165,25 @@ def test_there_is_an_end_to_trying(serve: Serve, heard: int, retries: dict[str, 
     clock.run(main())
 
 
+def test_the_time_of_a_call_is_for_all_its_tries_together() -> None:
+    async def late_and_in_vain(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        await asyncio.sleep(0.4)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "too busy")
+        yield b""
+
+    async def main() -> None:
+        limits = {"timeouts": {"total": "600ms"}, "retries": {"attempts": 10, "minimum": 100}}
+        async with server(late_and_in_vain) as address, before(address, **limits) as (gate, begin):
+            began = clock.stopwatch()
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await anext(aiter(begin(iter(SENT))))
+            assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            assert clock.stopwatch() - began < 1.6
+            assert gate.idle()
+
+    clock.run(main())
+
+
 def test_a_message_that_cannot_be_read_ends_its_stream_with_the_reason() -> None:
     async def odd() -> AsyncIterator[bytes]:
         yield SENT[0]

@@ -135,7 +135,7 @@ class Application(HttpApplication):
 
     async def carry(self, call: Call, act: Callable[[], Awaitable[None]] | None = None) -> None:
         """Check what the call costs, have a server answer it, and count. `act` answers it in another way than by passing it on."""
-        began = asyncio.get_running_loop().time()
+        call.began = asyncio.get_running_loop().time()
         call.id = self.id_of(call.request.headers)
         quotas = (call.caller.quota, call.served.quota)
         call.guess = usage.guess(call.body) if call.counted else 0
@@ -158,7 +158,7 @@ class Application(HttpApplication):
             self.measures.left.add(call.served.name)
             raise
         finally:
-            status, tokens = self._count(call, began)
+            status, tokens = self._count(call)
             for quota in quotas if entered else ():
                 quota.leave(call.guess, sum(tokens) if tokens is not None else None)
             if span is not None:
@@ -179,17 +179,17 @@ class Application(HttpApplication):
             return given.encode()
         return f"{self._process}-{next(self._serial):x}".encode()
 
-    def _count(self, call: Call, began: float) -> tuple[int, tuple[int, int] | None]:
+    def _count(self, call: Call) -> tuple[int, tuple[int, int] | None]:
         """Numbers of a call that is over; returns its status, and the tokens in and out where they are known."""
         name, operation, meter = call.served.name, call.operation, call.meter
         status = call.reply.status or call.outcome or 499
         if call.spent:
             self.measures.overhead.observe(call.spent, operation)
         tokens = call.told or (meter.tokens(call.guess, operation) if meter.events else None)
-        self.over(call.served, operation, call.caller, status, name=call.id, began=began, tokens=tokens)
+        self.over(call.served, operation, call.caller, status, name=call.id, began=call.began, tokens=tokens)
         if status == 200:
             if meter.events:
-                self._count_stream(call, began, tokens[1] if tokens is not None else 0)
+                self._count_stream(call, tokens[1] if tokens is not None else 0)
             if tokens is not None:
                 self.measures.used(operation, name, call.caller.name, *tokens)
         return status, tokens
@@ -218,10 +218,10 @@ class Application(HttpApplication):
                 name.decode("latin-1"), caller.name, served.name, operation, status, took, *(tokens or (0, 0)),
             )  # fmt: skip
 
-    def _count_stream(self, call: Call, began: float, tokens: int) -> None:
+    def _count_stream(self, call: Call, tokens: int) -> None:
         meter, operation, name = call.meter, call.operation, call.served.name
-        self.measures.first.observe(meter.first - began, operation, PROVIDER, name)
-        self.measures.vllm_first.observe(meter.first - began, name)
+        self.measures.first.observe(meter.first - call.began, operation, PROVIDER, name)
+        self.measures.vllm_first.observe(meter.first - call.began, name)
         if tokens > 1:
             pace = (meter.last - meter.first) / (tokens - 1)
             self.measures.per_token.observe(pace, operation, PROVIDER, name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sliceworks.serving.gateway import shapes
+from sliceworks.serving.gateway.refusals import slow_backend
 from sliceworks.serving.gateway.usage import Meter
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ class Call:
     operation: str
     path: str
     body: bytes
+    began: float = 0.0
+    """When it came: its time runs from here, however many servers are asked."""
     guess: int = 0
     id: bytes = b""
     strict: bool = True
@@ -66,6 +70,18 @@ class Call:
     def is_stream(self) -> bool:
         """Whether the answer is to come piece by piece. Asked seldom, of calls that take long: the body is searched."""
         return self.path.endswith(_STREAMING) or _STREAM.search(self.body) is not None
+
+    @property
+    def left(self) -> float:
+        """Seconds that it still has."""
+        return self.began + self.served.timeouts.total - asyncio.get_running_loop().time()
+
+    async def another(self, tried: list[Server]) -> Server:
+        """The next server to ask; raises the Refusal where there is none, or no time."""
+        times = self.served.timeouts
+        if tried and self.left <= 0:
+            raise slow_backend(f"more than {times.total:g} s in all")
+        return await self.served.group.another(tried, min(times.connect, self.left))
 
     def last_words(self, refusal: Refusal) -> bytes:
         """What is written where a stream breaks off: an event that says why, apart from one that may have been cut."""

@@ -102,7 +102,7 @@ class _Talk:
         state.budget.request()
         tried: list[Server] = []
         while True:
-            server = await call.served.group.another(tried, call.served.timeouts.connect)
+            server = await call.another(tried)
             server.began()
             pieces = self._text(server)
             kept, failed = False, False

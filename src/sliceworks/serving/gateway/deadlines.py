@@ -69,13 +69,13 @@ def _earliest(exchange: Exchange, call: Call) -> float:
     """When its time could be up. Before the first piece too it may be the pause after that one which lasts too long."""
     times = call.served.timeouts
     quiet = times.idle if exchange.size else min(times.first_token, times.idle)
-    return min(exchange.began + times.total, exchange.last + quiet)
+    return min(call.began + times.total, exchange.last + quiet)
 
 
 def _late(exchange: Exchange, call: Call, now: float) -> str:
     """What took too long, if something did. A client that does not read keeps its server waiting: that is its own fault."""
     times = call.served.timeouts
-    if now > exchange.began + times.total:
+    if now > call.began + times.total:
         return f"more than {times.total:g} s in all"
     if exchange.connection is None or call.reply.connection.full:
         return ""

@@ -18,7 +18,7 @@ from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.schemas import wire_writer
 from sliceworks.serving.gateway import usage, wire
 from sliceworks.serving.gateway.faces.inference import entry
-from sliceworks.serving.gateway.refusals import no_backend, too_many_tokens, unknown_model
+from sliceworks.serving.gateway.refusals import no_backend, slow_backend, too_many_tokens, unknown_model
 from sliceworks.serving.gateway.resending import Messages
 
 if TYPE_CHECKING:
@@ -175,14 +175,18 @@ class Passage(grpc.GenericRpcHandler):
         """The answer of a server. Until its first message another one can be asked, within the same budget as over HTTP."""
         self._application.state.budget.request()
         binary = [pair for pair in context.invocation_metadata() or () if isinstance(pair[1], bytes)]
+        until = asyncio.get_running_loop().time() + served.timeouts.total
         tried: list[Server] = []
         while True:
-            server = await served.group.another(tried, served.timeouts.connect)
+            left = until - asyncio.get_running_loop().time()
+            server = await served.group.another(tried, min(served.timeouts.connect, left))
             if not server.backend.grpc:
                 raise no_backend(served.name)
+            if (left := until - asyncio.get_running_loop().time()) <= 0:
+                raise slow_backend(f"more than {served.timeouts.total:g} s in all")
             server.began()
             failed, judged = False, True
-            call = self._call(method, server, served, [*metadata.items(), *binary], sent)
+            call = self._call(method, server, served, [*metadata.items(), *binary], sent, left=left)
             try:
                 async for message in call:
                     sent.settle()
@@ -218,14 +222,16 @@ class Passage(grpc.GenericRpcHandler):
         self._application.measures.exhausted.add()
         return False
 
-    def _call(self, method: str, server: Server, served: Served, metadata: list[tuple[str, str | bytes]], sent: Messages) -> Any:
+    def _call(
+        self, method: str, server: Server, served: Served, metadata: list[tuple[str, str | bytes]], sent: Messages, *, left: float
+    ) -> Any:
         passed = [pair for pair in metadata if pair[0] not in _NOT_ON and not pair[0].startswith("grpc-")]
         if server.authorization:
             passed.append(("authorization", server.authorization.decode().strip().removeprefix("authorization: ")))
         named = method.startswith(INFERENCE)
         messages = _named(sent, served, server.backend.model or served.name) if named else sent.sent()
         begin: Any = self._channel(server).stream_stream(method)
-        return begin(messages, metadata=tuple(passed), timeout=served.timeouts.total)
+        return begin(messages, metadata=tuple(passed), timeout=left)
 
     def _channel(self, server: Server) -> grpc.aio.Channel:
         """A channel to a server's gRPC side, with TLS where its url says so."""

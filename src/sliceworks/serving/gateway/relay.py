@@ -69,7 +69,7 @@ class Relay:
         tried: list[Server] = []
         fresh = False
         while True:
-            server = await call.served.group.another(tried, call.served.timeouts.connect)
+            server = await call.another(tried)
             server.began()
             exchange = Exchange()
             kept, failed, judged = False, True, True
@@ -89,6 +89,7 @@ class Relay:
                     raise broken_backend(str(error)) from error
                 reason = "broken"
             except Late as error:
+                judged = not tried or call.left > 0  # Else others took the time.
                 raise slow_backend(str(error)) from error
             except asyncio.CancelledError:
                 judged = False
@@ -140,7 +141,7 @@ class Relay:
         body = call.body_for(server)
         self._deadlines.add(exchange, call)
         head = request_head(call, server, len(body), plain=call.strict)
-        await server.pool.begin(head, body, exchange, call.served.timeouts.connect, fresh=fresh)
+        await server.pool.begin(head, body, exchange, min(call.served.timeouts.connect, call.left), fresh=fresh)
         if call.request.arrived:
             call.spent += clock.effort() - call.request.arrived
             call.request.arrived = 0.0

@@ -62,7 +62,7 @@ async def talk(
     steps = call.served.max_tokens if data.get("max_tokens") is None else data["max_tokens"]
     model = server.backend.model or call.served.name
     if server.backend.kind == "sax":
-        path, options, timeout = server.backend.url, sax_options(data, steps), call.served.timeouts.total
+        path, options, timeout = server.backend.url, sax_options(data, steps), call.left
         if data.get("stream") is not True:
             found = await application.saxes.call(lambda client: client.generate(path, prompt, options, timeout))
             yield found[0][0] if found else ""
@@ -90,7 +90,7 @@ async def _pieces(application: Application, call: Call, server: Server, question
         exchange = Exchange()
         with application.relay.watched(exchange, call):
             try:
-                await server.pool.begin(head, question.body, exchange, call.served.timeouts.connect, fresh=fresh)
+                await server.pool.begin(head, question.body, exchange, min(call.served.timeouts.connect, call.left), fresh=fresh)
                 await exchange.wait(FIRST)
             except Broken as error:
                 if error.clean and not fresh:
