@@ -96,7 +96,7 @@ _ROUTES = [
     ("`GET /health`, `/readyz`, `/healthz`, `/v2/health/live`, `/v2/health/ready`", "probes, without a key", "the gateway itself"),
 ]
 _ERRORS = [
-    ("400", "invalid_request", "no JSON, no UTF-8, no model named, not HTTP"),
+    ("400", "invalid_request", "no JSON, no UTF-8, no model named, not HTTP, more than one Host"),
     ("400", "too_many_tokens", "more tokens are asked for than the cap"),
     ("400", "wrong_protocol", "the model's servers do not speak this protocol"),
     ("401", "invalid_api_key", "no key, or one that nobody has; said before the body is read"),
@@ -108,6 +108,7 @@ _ERRORS = [
     ("431", "head_too_large", "the head is over 64 KiB"),
     ("429", "rate_limit_exceeded", "a limit of the key or of the model is reached; `retry-after` says for how long"),
     ("501", "no_sax", "neither grpcio nor Sax's Python client is installed in the gateway"),
+    ("501", "unknown_coding", "a `Transfer-Encoding` other than chunked"),
     (
         "502",
         "backend_failed",
@@ -115,6 +116,7 @@ _ERRORS = [
     ),
     ("503", "no_backend", "no server of the model is well, nor became so within `timeouts.connect`"),
     ("504", "backend_timeout", "`firstToken`, `idle` or `total` has passed"),
+    ("505", "unknown_version", "another HTTP than 1.1 and 1.0"),
 ]
 _WORDS = [
     (types.Port, "port; 0 for any free one"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -10,7 +11,15 @@ import httptools
 
 from sliceworks.base import clock
 from sliceworks.base.http.messages import Request, split_target
-from sliceworks.base.http.refusals import Refusal, head_too_large, malformed, too_large, unknown_method
+from sliceworks.base.http.refusals import (
+    Refusal,
+    head_too_large,
+    malformed,
+    too_large,
+    unknown_coding,
+    unknown_method,
+    unknown_version,
+)
 
 if TYPE_CHECKING:
     from sliceworks.base.http.server import Server
@@ -23,6 +32,8 @@ _LARGE = 64 * 1024
 """Bodies beyond this are received where they are kept: they are copied nowhere and the parser does not see them."""
 _SWALLOWED = 64 * 1024
 """Bodies up to this are read to their end although the request was refused, so that the line can be used again."""
+
+_HOST = re.compile(r"[\w.~!$&'()*+,;=:%\[\]-]*", re.ASCII)
 
 
 class Intake(asyncio.BufferedProtocol):
@@ -158,8 +169,7 @@ class Intake(asyncio.BufferedProtocol):
         length = int(self._headers.get("content-length") or 0)
         if length > self._limits.body:
             raise too_large(self._limits.body)
-        if "host" not in self._headers and self._parser.get_http_version() != "1.0":
-            raise malformed("the Host header is missing")
+        self._check()
         try:
             self._who = self._server.application.screen(self._parser.get_method().decode("latin-1"), self._path, self._headers)
         except Refusal as refusal:
@@ -169,6 +179,18 @@ class Intake(asyncio.BufferedProtocol):
         if self._headers.get("expect", "").lower() == "100-continue" and self._task is None:
             # An interim answer must not overtake the answers to earlier requests; a client goes on without one after a while.
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _check(self) -> None:
+        """Refuse what another on the way may read in another way."""
+        version, host, coding = self._parser.get_http_version(), self._headers.get("host"), self._headers.get("transfer-encoding")
+        if version not in {"1.1", "1.0"}:
+            raise unknown_version(version)
+        if host is None and version != "1.0":
+            raise malformed("the Host header is missing")
+        if host and not _HOST.fullmatch(host):
+            raise malformed("the Host header must name one host")
+        if coding is not None and coding.lower() != "chunked":
+            raise unknown_coding(coding)
 
     def on_body(self, body: bytes) -> None:
         self._body_size += len(body)

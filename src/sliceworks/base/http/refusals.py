@@ -39,6 +39,16 @@ def unknown_method() -> Refusal:
     return Refusal(400, UNKNOWN_METHOD, "this is not HTTP")
 
 
+def unknown_coding(coding: str) -> Refusal:
+    """Its body is wrapped in a way that nobody here undoes."""
+    return Refusal(501, "unknown_coding", f"Transfer-Encoding is chunked or not at all here, not {coding[:100]!r}")
+
+
+def unknown_version(version: str) -> Refusal:
+    """It is in an HTTP that is not spoken here."""
+    return Refusal(505, "unknown_version", f"this server speaks HTTP/1.1, not HTTP/{version}")
+
+
 def too_large(limit: int) -> Refusal:
     """The request is longer than allowed."""
     return Refusal(413, "request_too_large", f"the request is larger than {limit} bytes")
