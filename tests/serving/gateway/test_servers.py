@@ -37,9 +37,9 @@ def test_the_one_with_the_fewest_requests_is_picked() -> None:
         for _ in range(9):
             picked = group.pick()
             assert picked is not None
-            picked.began()
+            picked.began("one")
         assert [each.outstanding for each in (a, b, c)] == [3, 3, 3]
-        b.ended(failed=False)
+        b.ended("one", failed=False)
         assert group.pick() is b
 
     clock.run(main(), virtual=True)
@@ -52,7 +52,7 @@ def test_a_heavier_one_gets_more() -> None:
         for _ in range(40):
             picked = group.pick()
             assert picked is not None
-            picked.began()
+            picked.began("one")
         assert (a.outstanding, b.outstanding) == (30, 10)
 
     clock.run(main(), virtual=True)
@@ -80,10 +80,10 @@ def _filled(group: Group, count: int) -> list[Server]:
     for _ in range(count):
         picked = group.pick()
         assert picked is not None
-        picked.began()
+        picked.began("one")
         found.append(picked)
     for each in found:
-        each.ended(failed=False)
+        each.ended("one", failed=False)
     return found
 
 
@@ -93,19 +93,40 @@ def test_a_circuit_opens_after_failures_and_lets_one_try_through() -> None:
         group = Group("m", [a], Balancing())
         for _ in range(3):
             assert group.pick() is a
-            a.began()
-            a.ended(failed=True)
+            a.began("one")
+            a.ended("one", failed=True)
         assert group.pick() is None
         await clock.sleep(10)
         assert group.pick() is a
-        a.began()
+        a.began("one")
         assert group.pick() is None
-        a.ended(failed=True)
+        a.ended("one", failed=True)
         assert group.pick() is None
         await clock.sleep(10)
-        a.began()
-        a.ended(failed=False)
+        a.began("one")
+        a.ended("one", failed=False)
         assert [group.pick(), group.pick()] == [a, a]
+
+    clock.run(main(), virtual=True)
+
+
+def test_one_try_alone_goes_through_also_when_an_older_request_ends() -> None:
+    async def main() -> None:
+        a = server("a", failures=1, open="10s")
+        group = Group("m", [a], Balancing())
+        for each in ("old", "older", "wrong"):
+            a.began(each)
+        a.ended("wrong", failed=True)
+        await clock.sleep(10)
+        assert group.pick() is a
+        a.began("try")
+        a.ended("old", failed=False, judged=False)
+        assert group.pick() is None
+        a.ended("try", failed=False, judged=False)
+        assert group.pick() is a
+        a.began("next")
+        a.ended("next", failed=False)
+        assert group.pick() is a
 
     clock.run(main(), virtual=True)
 
@@ -114,15 +135,15 @@ def test_a_good_look_lets_one_try_through_before_its_time() -> None:
     async def main() -> None:
         a = server("a", failures=1, open="1h")
         group = Group("m", [a], Balancing())
-        a.began()
-        a.ended(failed=True)
+        a.began("one")
+        a.ended("one", failed=True)
         assert a.failing.is_set()
         assert group.pick() is None
         a.seen(good=True)
         assert group.pick() is a
-        a.began()
+        a.began("one")
         assert group.pick() is None
-        a.ended(failed=False)
+        a.ended("one", failed=False)
         assert group.pick() is a
         assert not a.failing.is_set()
 
@@ -210,13 +231,13 @@ def test_a_plain_500_counts_neither_way() -> None:
         async with upstream(error_rate=1.0, error_status=500) as bad, gateway(document(bad.url, health=unhurried)) as gate:
             [failing] = gate.program.application.state.servers
             for _ in range(4):
-                failing.began()
-                failing.ended(failed=True)
+                failing.began("one")
+                failing.ended("one", failed=True)
             for _ in range(6):
                 assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 500
                 assert not failing.circuit_open
-            failing.began()
-            failing.ended(failed=True)
+            failing.began("one")
+            failing.ended("one", failed=True)
             assert failing.circuit_open
 
     clock.run(main())

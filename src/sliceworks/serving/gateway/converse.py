@@ -93,7 +93,7 @@ class _Talk:
             self._application.measures.broken.add(self._call.served.name)
             raise Interrupted from error
         finally:
-            server.ended(failed=failed, judged=judged)
+            server.ended(pieces, failed=failed, judged=judged)
             await pieces.aclose()
 
     async def _begun(self) -> tuple[Server, AsyncGenerator[str, None], str | None]:
@@ -103,8 +103,8 @@ class _Talk:
         tried: list[Server] = []
         while True:
             server = await call.another(tried)
-            server.began()
             pieces = self._text(server)
+            server.began(pieces)
             kept, failed = False, False
             try:
                 first = await anext(pieces, None)
@@ -119,7 +119,7 @@ class _Talk:
                     raise _refusal(error) from error
             finally:
                 if not kept:
-                    server.ended(failed=failed, judged=failed)
+                    server.ended(pieces, failed=failed, judged=failed)
                     await pieces.aclose()
             tried.append(server)
             self._application.measures.retries.add(call.served.name, str(status))

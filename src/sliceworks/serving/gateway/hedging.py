@@ -38,7 +38,7 @@ class Race:
 
     async def _two(self, first: asyncio.Future[None], one: Entrant, two: Entrant) -> Entrant | None:
         """Who answers first; nobody where both have failed."""
-        two[0].began()
+        two[0].began(two[1])
         second = asyncio.ensure_future(self._begin(*two))
         loser = two
         try:

@@ -184,9 +184,9 @@ class Passage(grpc.GenericRpcHandler):
                 raise no_backend(served.name)
             if (left := until - asyncio.get_running_loop().time()) <= 0:
                 raise slow_backend(f"more than {served.timeouts.total:g} s in all")
-            server.began()
             failed, judged = False, True
             call = self._call(method, server, served, [*metadata.items(), *binary], sent, left=left)
+            server.began(call)
             try:
                 async for message in call:
                     sent.settle()
@@ -210,7 +210,7 @@ class Passage(grpc.GenericRpcHandler):
                 raise
             finally:
                 call.cancel()
-                server.ended(failed=failed, judged=judged)
+                server.ended(call, failed=failed, judged=judged)
             tried.append(server)
 
     def _may_retry(self, error: _Failed, sent: Messages, tries: int) -> bool:

@@ -61,7 +61,7 @@ class Relay:
             judged = False
             raise
         finally:
-            server.ended(failed=failed, judged=judged)
+            server.ended(exchange, failed=failed, judged=judged)
             self._done(exchange)
 
     async def _answered(self, call: Call, retries: Retries, budget: Budget) -> tuple[Exchange, Server]:
@@ -70,8 +70,8 @@ class Relay:
         fresh = False
         while True:
             server = await call.another(tried)
-            server.began()
             exchange = Exchange()
+            server.began(exchange)
             kept, failed, judged = False, True, True
             last = len(tried) >= retries.attempts
             try:
@@ -96,7 +96,7 @@ class Relay:
                 raise
             finally:
                 if not kept:
-                    server.ended(failed=failed, judged=judged)
+                    server.ended(exchange, failed=failed, judged=judged)
                     self._done(exchange)
             tried.append(server)
             self.measures.retries.add(call.served.name, reason)
@@ -116,7 +116,7 @@ class Relay:
             return found
 
         def let_go(server: Server, exchange: Exchange) -> None:
-            server.ended(failed=False, judged=False)
+            server.ended(exchange, failed=False, judged=False)
             self._done(exchange)
 
         race = Race(lambda server, exchange: self._begin(call, server, exchange, fresh=fresh), another, let_go)

@@ -35,7 +35,8 @@ class Server:
         self.checked = False
         self._wrong = self._right = self._failures = 0
         self._open_until = 0.0
-        self._trying = False
+        self._trial: object = None
+        """The request that sees whether the server does well again."""
         self.failing = asyncio.Event()
         """Set while its circuit is open: whoever looks after it looks sooner."""
         self._well_since = asyncio.get_running_loop().time() - slow_start
@@ -50,7 +51,7 @@ class Server:
             return False
         if self._failures < self.health.failures:
             return True
-        return now >= self._open_until and not self._trying
+        return now >= self._open_until and self._trial is None
 
     def share(self, now: float) -> float:
         """What part of its weight it gets: less just after it has come."""
@@ -63,16 +64,17 @@ class Server:
     def circuit_open(self) -> bool:
         return self._failures >= self.health.failures
 
-    def began(self) -> None:
-        """A request goes there."""
+    def began(self, request: object) -> None:
+        """A request goes there; whatever stands for it is told again at its end."""
         self.outstanding += 1
-        if self.circuit_open:
-            self._trying = True
+        if self.circuit_open and self._trial is None:
+            self._trial = request
 
-    def ended(self, *, failed: bool, judged: bool = True) -> None:
+    def ended(self, request: object, *, failed: bool, judged: bool = True) -> None:
         """A request is over. Not every one tells how the server does: a client may have left."""
         self.outstanding -= 1
-        self._trying = False
+        if self._trial is request:
+            self._trial = None
         if not judged:
             return
         now = asyncio.get_running_loop().time()

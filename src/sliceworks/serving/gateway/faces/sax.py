@@ -56,7 +56,7 @@ class Sax:
 
     async def _answer(self, call: Call, act: Callable[[Client, str], dict[str, Any]]) -> None:
         server = await call.served.group.choose((), call.served.timeouts.connect)
-        server.began()
+        server.began(call)
         failed, judged = True, False
         try:
             told = await self._application.saxes.call(lambda client: act(client, server.backend.url))
@@ -65,7 +65,7 @@ class Sax:
             judged = refusal.status == 500
             raise
         finally:
-            server.ended(failed=failed, judged=judged)
+            server.ended(call, failed=failed, judged=judged)
         call.reply.send(200, [JSON, *call.told_back()], orjson.dumps(told))
 
     def _generate(self, served: Served, data: dict[str, Any]) -> Callable[[Client, str], dict[str, Any]]:
