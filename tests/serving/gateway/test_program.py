@@ -57,6 +57,29 @@ def test_a_changed_document_is_taken_and_requests_under_way_go_on(tmp_path: Path
     clock.run(main())
 
 
+def test_who_waits_for_a_server_gets_one_of_the_changed_document(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+
+    async def main() -> None:
+        async with upstream(models=("*",)) as two:
+            times = {"timeouts": {"connect": "20s"}}
+            write(file, {"models": [model("http://127.0.0.1:1")], **times})
+            async with gateway(read_document(file).spec, file) as gate, await Client.open(gate.port) as client:
+                served = gate.program.application.state.models["m"]
+                await until(lambda: not served.group.servers[0].well)
+                client.send("POST", "/v1/chat/completions", chat())
+                await until(lambda: served.group.waiting == 1)
+                for _ in range(2):
+                    write(file, {"models": [model("http://127.0.0.1:2")], **times})
+                    await gate.program.reload()
+                write(file, {"models": [model(two.url)], **times})
+                await gate.program.reload()
+                async with asyncio.timeout(5):
+                    assert (await client.get()).status == 200
+
+    clock.run(main())
+
+
 async def _rest(client: Client) -> Any:
     while piece := await client.chunk():
         yield piece

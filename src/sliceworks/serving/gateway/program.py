@@ -168,6 +168,9 @@ class Program:
         before, self.application.state = self.application.state, state
         for server in set(before.servers) - set(state.servers):
             server.close()
+        for name, served in before.models.items():
+            if (heir := state.models.get(name)) is not None:
+                served.group.hand_over(heir.group)
         self.server.limits = replace(self.server.limits, body=state.spec.caps.body)
         self.checks.follow()
         self._discover()

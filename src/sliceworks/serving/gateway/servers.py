@@ -136,9 +136,13 @@ class Group:
         self._turn = 0
         self._changed = asyncio.Event()
         self.waiting = 0
+        self._heir: Group | None = None
+        """Who has the model's servers since the document changed."""
 
     def pick(self, avoid: Iterable[Server] = ()) -> Server | None:
         """The server with the fewest requests for its share; of several alike each in its turn."""
+        if self._heir is not None:
+            return self._heir.pick(avoid)
         now = asyncio.get_running_loop().time()
         usable = [server for server in self.servers if server.usable(now)]
         others = [server for server in usable if server not in avoid] if avoid else usable
@@ -189,6 +193,11 @@ class Group:
         """A server became well, or came."""
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def hand_over(self, heir: Group) -> None:
+        """Have requests of an older document that still want a server get one of the newer."""
+        self._heir = heir
+        self.tell()
 
     def replace(self, servers: Iterable[Server]) -> list[Server]:
         """Have these servers from now on; returns those that are no longer among them."""
