@@ -80,7 +80,9 @@ class Served(server.Application):
             return RequestEntityTooLarge(f"Request entity too large: limit is {self._largest}")
         if refusal.status == 431:
             return BadRequest("request header fields are too large", code=431, reason="RequestHeaderFieldsTooLarge")
-        return InternalError(refusal.message) if refusal.status >= 500 else BadRequest(refusal.message)
+        if refusal.status == 501:
+            return BadRequest(refusal.message, code=501, reason="NotImplemented")
+        return InternalError(refusal.message) if refusal.status == 500 else BadRequest(refusal.message)
 
 
 class Server(server.Server):
