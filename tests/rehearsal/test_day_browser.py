@@ -72,7 +72,7 @@ def test_keys_alone_lead_through_the_time_line(opened: Callable[..., Visit]) -> 
     assert heard.inner_text().startswith(
         "llama-70b: preempted, waiting again, 10:30:00 to 11:20:00, 50 min, preempted by urgent-eval"
     )
-    assert page.locator(".card").is_visible()
+    page.locator(".card").wait_for()
     page.keyboard.press("Enter")
     assert page.evaluate("() => document.querySelector('.ruler text').textContent") >= "09:30"
     page.keyboard.press("0")

@@ -19,6 +19,7 @@ UNHELPFUL = "no new claims to deallocate, preemption: 0/{0} nodes are available:
 NO_VICTIMS = "no new claims to deallocate, preemption: 0/{0} nodes are available: {0} No preemption victims found for incoming pod."
 _NOW = {"gracePeriodSeconds": "0"}
 _NODES = "/api/v1/nodes"
+_HARD = ("NoSchedule", "NoExecute")
 
 
 class Stage:
@@ -28,6 +29,7 @@ class Stage:
         self.api, self.ns = api, ns
         self.pods = f"/api/v1/namespaces/{ns}/pods"
         self._classes: list[str] = []
+        self._numbers = itertools.count()
 
     def node(self, name: str, *, labels: Obj | None = None, taints: list[Obj] | None = None, **resources: str) -> str:
         """A node that is ready; resources are written with underscores, `tpu` and `gpu` for short."""
@@ -137,17 +139,22 @@ class Stage:
         self.api.delete(f"{self.pods}/{name}", query=_NOW).ok()
 
     def settle(self) -> None:
-        """Wait until the scheduler has forgotten the nodes of the case before: nodes and pods come to it on two lines."""
-        numbers = itertools.count()
+        """Wait until the scheduler knows the nodes that there are, and no others: nodes and pods come to it on two lines.
 
-        def forgotten() -> bool:
-            name = f"probe-{next(numbers)}"
-            self.pod(name)
-            told = eventually(lambda: self.condition(name), what=f"a word on {name}")
+        What it says of a pod that no node can hold tells which it knows.
+        """
+        nodes = self.api.get(_NODES).ok().json["items"]
+        free = [node for node in nodes if not any(taint["effect"] in _HARD for taint in node["spec"].get("taints") or ())]
+        said = f"0/{len(nodes)} nodes are available: " if nodes else "no nodes available to schedule pods"
+
+        def known() -> bool:
+            name = f"probe-{next(self._numbers)}"
+            self.pod(name, asks={"cpu": "1000"})
+            told = str(eventually(lambda: self.condition(name), what=f"a word on {name}").get("message"))
             self.delete(name)
-            return told.get("message") == "no nodes available to schedule pods"
+            return told.startswith(said) and (not free or f"{len(free)} Insufficient cpu" in told)
 
-        eventually(forgotten, what="a scheduler that knows no nodes")
+        eventually(known, what="a scheduler that knows the nodes")
 
     def clear(self) -> None:
         """Take everything away."""

@@ -170,6 +170,7 @@ def test_preferred_node_affinity(stage: Stage) -> None:
         {"weight": 10, "preference": {"matchExpressions": [expression("x", "In", "2")]}},
         {"weight": 90, "preference": {"matchExpressions": [expression("x", "In", "3")]}},
     ]
+    stage.settle()
     stage.pod("one", affinity={"nodeAffinity": {PREFERRED: preferred}})
     assert stage.where("one") == "c"
 
@@ -195,6 +196,7 @@ def test_taints_that_evict_keep_pods_away_too(stage: Stage) -> None:
 def test_taints_that_discourage(stage: Stage) -> None:
     stage.node("a", taints=[{"key": "old", "effect": "PreferNoSchedule"}])
     stage.node("b", cpu="2", memory="4Gi")
+    stage.settle()
     stage.pod("one", asks={"cpu": "1", "memory": "1Gi"})
     assert stage.where("one") == "b"
 
@@ -256,5 +258,6 @@ def test_images_that_are_there_are_preferred(stage: Stage) -> None:
         stage.node(name)
     images = [{"names": ["example.test/image:1"], "sizeBytes": 900 * 1024 * 1024}]
     stage.api.patch("/api/v1/nodes/b/status", {"status": {"images": images}}).ok()
+    stage.settle()
     stage.pod("one")
     assert stage.where("one") == "b"

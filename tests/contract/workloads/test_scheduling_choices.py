@@ -37,6 +37,7 @@ def some_nodes(chance: random.Random, stage: Stage, snapshot: Snapshot) -> None:
         if chance.random() < 0.3:
             images = [{"names": ["example.test/image:1"], "sizeBytes": chance.randint(1, 900) * 1024 * 1024}]
             stage.api.patch(f"/api/v1/nodes/n{number}/status", {"status": {"images": images}}).ok()
+    stage.settle()
     for node in stage.api.get("/api/v1/nodes").json["items"]:
         snapshot.set_node(node)
 

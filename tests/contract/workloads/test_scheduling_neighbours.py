@@ -133,6 +133,7 @@ def test_topology_spread_needs_domains(stage: Stage) -> None:
 def test_soft_topology_spread(stage: Stage) -> None:
     for name in ("a", "b", "c"):
         stage.node(name)
+    stage.settle()
     constraint = spread(HOST, "ScheduleAnyway")
     for number in range(6):
         stage.pod(f"s-{number}", labels={"app": "s"}, topologySpreadConstraints=[constraint])
@@ -146,6 +147,7 @@ def test_pods_of_a_service_are_spread(stage: Stage) -> None:
     stage.node("b", cpu="64", memory="256Gi")
     body = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
     stage.api.post(f"/api/v1/namespaces/{stage.ns}/services", body).ok(201)
+    stage.settle()
     placed = []
     for number in range(6):
         stage.pod(f"web-{number}", labels={"app": "web"})

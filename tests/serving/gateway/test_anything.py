@@ -164,7 +164,7 @@ def held(states: list[State]) -> list[str]:
     for state in states:
         for served in state.models.values():
             found += [f"{served.name} is waited for"] * served.group.waiting + [f"{served.name}'s quota"] * served.quota.under_way
-            found += [f"a request at {each.name}" for each in served.group.servers if each.outstanding or each._trying]
+            found += [f"a request at {each.name}" for each in served.group.servers if each.outstanding or each._trial]
         found += [f"{name}'s quota" for name in "ab" if (caller := state.keys.named(name)) and caller.quota.under_way]
     return found
 
