@@ -11,6 +11,7 @@ from tests.support.placing import HOST
 from sliceworks.base import clock
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.scheduler import scheduler
+from sliceworks.twin.scheduler.preemption import preempt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -113,7 +114,7 @@ def test_preempted_pods_leave_and_their_place_is_kept() -> None:
 
 
 def test_a_pod_that_nobody_can_make_sense_of_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = scheduler.preempt
+    look = preempt
 
     def broken(pod: Any, *others: Any) -> Any:
         if pod.key[1] == "odd":
