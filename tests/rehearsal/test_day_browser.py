@@ -74,7 +74,7 @@ def test_keys_alone_lead_through_the_time_line(opened: Callable[..., Visit]) -> 
     )
     page.locator(".card").wait_for()
     page.keyboard.press("Enter")
-    assert page.evaluate("() => document.querySelector('.ruler text').textContent") >= "09:30"
+    page.wait_for_function("() => document.querySelector('.ruler text').textContent >= '09:30'")
     page.keyboard.press("0")
     page.wait_for_function("() => document.querySelector('.ruler text').textContent === '08:00'")
     visit.was_good()
