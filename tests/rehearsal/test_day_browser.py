@@ -61,6 +61,7 @@ def test_everything_is_drawn(opened: Callable[..., Visit], width: int, scheme: s
 def test_keys_alone_lead_through_the_time_line(opened: Callable[..., Visit]) -> None:
     visit = opened(eventful_day())
     page, heard = visit.page, visit.page.locator(".heard")
+    page.emulate_media(reduced_motion="reduce")  # else the page still scrolls to the board when keys show their card
     page.locator(".board").focus()
     for key in ("ArrowDown", "End", "Home"):
         page.keyboard.press(key)

@@ -56,6 +56,7 @@ function lasting(seconds) {
   return hours % 24 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${hours / 24} d`;
 }
 
+let toldAt = 0; // where the page stood: word of an earlier scrolling comes a frame later
 const card = element("div", "card");
 card.hidden = true;
 document.body.append(card);
@@ -63,6 +64,7 @@ document.body.append(card);
 function tell(x, y, title, lines) {
   card.replaceChildren(element("b", "", title), ...lines.filter(Boolean).map(line => element("span", "", line)));
   card.hidden = false;
+  toldAt = scrollY;
   const box = card.getBoundingClientRect(), wide = document.documentElement.clientWidth;
   const left = Math.min(Math.max(8, x + 14), wide - box.width - 8);
   const top = y + 18 + box.height > innerHeight ? y - box.height - 14 : y + 18;
@@ -71,4 +73,4 @@ function tell(x, y, title, lines) {
 
 function hush() { card.hidden = true; }
 
-addEventListener("scroll", hush, { passive: true });
+addEventListener("scroll", () => { if (scrollY !== toldAt) hush(); }, { passive: true });

@@ -70,6 +70,7 @@ function move(change, along) {
   const top = focus.row * rowHeight;
   if (top < board.scrollTop + rowHeight) board.scrollTop = top - rowHeight;
   if (top + rowHeight * 2 + rulerHeight > board.scrollTop + board.clientHeight) board.scrollTop = top + rowHeight * 2 + rulerHeight - board.clientHeight;
+  steered = board.scrollTop;
   if (!row) { heard.textContent = `${group.name}, ${rows[focus.row].count} rows, ${rows[focus.row].open ? "open" : "closed"}`; hush(); return soon(); }
   const span = row.spans[focus.span];
   if (!span) return soon();

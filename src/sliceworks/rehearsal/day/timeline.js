@@ -106,6 +106,7 @@ function soon() {
 }
 shown.told.push(soon);
 new ResizeObserver(soon).observe(board);
-board.addEventListener("scroll", () => { hush(); soon(); }, { passive: true });
+let steered = -1; // where keys have moved the rows to: the card that they show stays
+board.addEventListener("scroll", () => { if (board.scrollTop !== steered) hush(); soon(); }, { passive: true });
 addEventListener("beforeprint", () => { printing = true; draw(); });
 addEventListener("afterprint", () => { printing = false; draw(); });
