@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sliceworks.serving.cluster import Seen
+    from sliceworks.serving.record import Record
+    from sliceworks.serving.standing import Standing
     from sliceworks.serving.why import Cause
 
 Object = dict[str, Any]
@@ -57,21 +59,28 @@ def _left(seen: Seen) -> list[str]:
     return [f"left to do: {', '.join(seen.record.left)}\n            {finish}\n"] if seen.record.left else []
 
 
+def brief(record: Record, stands: Standing) -> Object:
+    """The first things that a program wants to know of one among many."""
+    return {
+        "name": record.service.metadata.name,
+        "namespace": record.namespace,
+        "engine": record.service.spec.engine,
+        "models": [each.name for each in record.service.spec.models],
+        "state": stands.state,
+        "parts": [
+            {"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted, "state": each.word}
+            for each in stands.parts
+        ],
+        "left": list(record.left),
+    }
+
+
 def data(seen: Seen) -> Object:
     """For a program."""
     return {
-        "name": seen.record.service.metadata.name,
-        "namespace": seen.record.namespace,
-        "engine": seen.record.service.spec.engine,
-        "state": seen.standing.state,
-        "models": [each.name for each in seen.record.service.spec.models],
-        "parts": [
-            {"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted, "state": each.word}
-            for each in seen.standing.parts
-        ],
+        **brief(seen.record, seen.standing),
         "endpoints": [{"service": name, "port": port, "address": address} for name, port, address in _endpoints(seen)],
         "causes": [asdict(each) for each in seen.causes],
-        "left": list(seen.record.left),
         "autoscalers": [asdict(each) for each in seen.scalings],
         "document": seen.record.document,
     }

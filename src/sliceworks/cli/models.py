@@ -110,9 +110,11 @@ def delete(*, name: str, namespace: str, timeout: float, yes: bool, **where: Any
 
 def _report(found: list[tuple[Record, Standing]], *, everywhere: bool) -> Report:
     """All of them, for any form; ages are by the clock of whoever calls."""
+    from sliceworks.cli import model_page
+
     columns = ("namespace", *_COLUMNS) if everywhere else _COLUMNS
     rows = [((one.namespace, *_row(one, stands)) if everywhere else _row(one, stands)) for one, stands in found]
-    data = [_data(one, stands) for one, stands in found]
+    data = [model_page.brief(one, stands) for one, stands in found]
     return Report(columns, rows, data, [f"modelservice/{one.service.metadata.name}" for one, _ in found])
 
 
@@ -135,18 +137,3 @@ def _row(record: Record, stands: Standing) -> tuple[object, ...]:
         spec.gateway.name if spec.gateway else "-",
         duration.human(max(age, 0)),
     )
-
-
-def _data(record: Record, stands: Standing) -> Object:
-    return {
-        "name": record.service.metadata.name,
-        "namespace": record.namespace,
-        "engine": record.service.spec.engine,
-        "models": [each.name for each in record.service.spec.models],
-        "state": stands.state,
-        "parts": [
-            {"kind": each.kind, "name": each.name, "ready": each.ready, "wanted": each.wanted, "state": each.word}
-            for each in stands.parts
-        ],
-        "left": list(record.left),
-    }

@@ -114,12 +114,10 @@ def test_preempted_pods_leave_and_their_place_is_kept() -> None:
 
 
 def test_a_pod_that_nobody_can_make_sense_of_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = preempt
-
     def broken(pod: Any, *others: Any) -> Any:
         if pod.key[1] == "odd":
             raise ArithmeticError
-        return look(pod, *others)
+        return preempt(pod, *others)
 
     async def work(town: Town) -> dict[str, str]:
         monkeypatch.setattr(scheduler, "preempt", broken)
