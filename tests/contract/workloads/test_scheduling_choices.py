@@ -113,10 +113,10 @@ def test_the_best_node_is_chosen(api: Api, ns: str, seed: int) -> None:
     chance, stage, snapshot = random.Random(seed), Stage(api, ns), Snapshot()
     snapshot.set_namespace(ns, {})
     try:
-        some_nodes(chance, stage, snapshot)
         if chance.random() < 0.5:
             service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]}}
             snapshot.families.set_service(ns, "web", api.post(f"/api/v1/namespaces/{ns}/services", service).ok(201).json)
+        some_nodes(chance, stage, snapshot)
         for number in range(25):
             pod = snapshot.shapes.read(stage.pod(**some_pod(chance, f"p{number}")))
             nodes, message = expected(pod, snapshot)
