@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.embedded import Embedded, on_twin
+
+from sliceworks.base.errors import ApiError
+from sliceworks.twin.controllers.world import World
+
+if TYPE_CHECKING:
+    import pytest
+
+    from sliceworks.twin.auth.identity import User
 
 _NS = "/api/v1/namespaces"
 Obj = dict[str, Any]
@@ -92,6 +100,28 @@ def test_what_remains_is_told_and_pods_go_first() -> None:
         )
         for name in ("c", "d"):
             await twin.do("PATCH", f"{_NS}/a/configmaps/{name}", {"metadata": {"finalizers": None}})
+        await twin.quiet()
+        assert await twin.gone(f"{_NS}/a")
+
+    on_twin(main)
+
+
+def test_what_could_not_be_deleted_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = 3
+    send = World.send
+
+    async def refuse(world: World, user: User, verb: str, path: str, body: Obj | None = None, **options: str) -> Obj:
+        nonlocal refusals
+        if (verb, path) == ("DELETE", f"{_NS}/a/configmaps") and refusals:
+            refusals -= 1
+            raise ApiError("not now")
+        return await send(world, user, verb, path, body, **options)
+
+    async def main(twin: Embedded) -> None:
+        await twin.do("POST", _NS, {"metadata": {"name": "a"}})
+        await twin.do("POST", f"{_NS}/a/configmaps", {"metadata": {"name": "c"}})
+        monkeypatch.setattr(World, "send", refuse)
+        await twin.do("DELETE", f"{_NS}/a")
         await twin.quiet()
         assert await twin.gone(f"{_NS}/a")
 

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 _USER = controller_user("namespace-controller")
 _NAMESPACES = "/namespaces"
 _FINALIZER = "kubernetes"
+_FAILED = "NamespaceDeletionContentFailure"
 _GOOD = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
     "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
-    "NamespaceDeletionContentFailure": ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+    _FAILED: ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
     "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
@@ -50,6 +51,8 @@ class Namespaces(Controller[str]):
             return
         bad, empty = await self._empty(key)
         await self._report(namespace, bad)
+        if _FAILED in bad:
+            raise ApiError(bad[_FAILED][1])  # tried again, later and later
         if empty:
             await self._finalize(key)
 
@@ -108,7 +111,7 @@ def failures(errors: Iterable[str], left: Mapping[Served, list[dict[str, Any]]])
     texts = sorted(errors)
     if texts:
         message = f"Failed to delete all resource types, {len(texts)} remaining: {', '.join(texts)}"
-        found["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", message)
+        found[_FAILED] = ("ContentDeletionFailed", message)
     if left:
         counts = sorted(f"{_dotted(served.resource)} has {len(objects)} resource instances" for served, objects in left.items())
         found["NamespaceContentRemaining"] = ("SomeResourcesRemain", f"Some resources are remaining: {', '.join(counts)}")
