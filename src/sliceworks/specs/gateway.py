@@ -134,7 +134,7 @@ class Backend(Spec):
     model: ModelName | None = Field(default=None, description="What the model is called there, if not as here.")
     weight: Annotated[float, Field(gt=0)] = 1.0
     credential: Secret | None = Field(default=None, description="Sent as a bearer token.")
-    authority: str = Field(default="", description="A file of certificates to trust for https.")
+    authority: str = Field(default="", description="A file of certificates to trust for https. It is read again when it changes.")
 
     @model_validator(mode="after")
     def _address(self) -> Self:
@@ -146,6 +146,11 @@ class Backend(Spec):
         if parts.scheme not in {"http", "https"} or parts.query or parts.fragment or not _names_a_place(parts):
             raise ValueError(f"a url is such as http://gemma:8000, found {self.url!r}")
         return self
+
+    @property
+    def secure(self) -> bool:
+        """Whether it is reached with TLS, over gRPC as well."""
+        return urlsplit(self.url).scheme == "https"
 
 
 class Discovery(Spec):

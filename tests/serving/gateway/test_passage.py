@@ -20,7 +20,7 @@ from sliceworks.schemas import wire_writer
 from sliceworks.serving.gateway.echo import server as echo_server
 from sliceworks.serving.gateway.echo.engine import Settings
 from sliceworks.serving.gateway.resending import Messages
-from sliceworks.serving.gateway.state import State
+from sliceworks.serving.gateway.state import State, read_document
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from tests.support.certificates import KeyPair
     from tests.support.gateways import Running
+
+    from sliceworks.base.http.server import Application
 
     Serve = Callable[[AsyncIterator[bytes], Any], AsyncIterator[bytes]]
 
@@ -397,7 +399,6 @@ def test_the_port_asks_for_certificates_and_shows_a_renewed_one(tmp_path: Path) 
 def test_servers_with_tls_and_a_credential(tmp_path: Path) -> None:
     made = self_signed()
     (tmp_path / "authority.crt").write_bytes(made.certificate)
-    (tmp_path / "tls.key").write_bytes(made.key)
     (tmp_path / "credential").write_text("of-the-server")
     heard: list[str] = []
 
@@ -412,17 +413,9 @@ def test_servers_with_tls_and_a_credential(tmp_path: Path) -> None:
             return None
 
     async def main() -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(tmp_path / "authority.crt", tmp_path / "tls.key")
-        plain = Server(Told(Settings(models=("m",))))
-        port = await plain.start("127.0.0.1", 0, context)
-        running = grpc.aio.server(handlers=[Handler(seen)])
-        over = running.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(made.key, made.certificate)]))
-        await running.start()
-        backend: dict[str, Any] = {"kind": "triton", "url": f"https://127.0.0.1:{port}", "grpc": f"127.0.0.1:{over}"}
-        backend |= {"authority": str(tmp_path / "authority.crt"), "credential": {"file": str(tmp_path / "credential")}}
-        models = [{"name": "m", "backends": [backend]}]
-        try:
+        async with over_tls(made, tmp_path, Told(Settings(models=("m",))), seen) as backend:
+            backend["url"] = backend["url"].replace("https:", "HTTPS:")
+            models = [{"name": "m", "backends": [{**backend, "credential": {"file": str(tmp_path / "credential")}}]}]
             async with gateway(document(models=models, listen={"port": 0, "grpcPort": 0})) as gate:
                 async with grpc.aio.insecure_channel(f"127.0.0.1:{gate.grpc}") as channel:
                     ask: Any = channel.stream_stream(METHOD)
@@ -430,13 +423,64 @@ def test_servers_with_tls_and_a_credential(tmp_path: Path) -> None:
                     assert [each async for each in ask(_several(), metadata=key)] == SENT
                 got = await gate.ask("POST", "/v2/models/m/generate", {"text_input": "a b"}, key="of-the-client")
                 assert got.json["text_output"] == "a b"
-        finally:
-            await running.stop(0)
-            await plain.stop(0)
 
     clock.run(main())
     assert set(heard) <= {"Bearer of-the-server", ""}
     assert heard.count("Bearer of-the-server") >= 2
+
+
+@asynccontextmanager
+async def over_tls(made: KeyPair, folder: Path, application: Application, serve: Serve) -> AsyncIterator[dict[str, Any]]:
+    """A server that shows a certificate over HTTP and over gRPC, and how a document names it. `authority.crt` is to be trusted."""
+    (folder / "server.pem").write_bytes(made.certificate + made.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    plain = Server(application)
+    port = await plain.start("127.0.0.1", 0, context)
+    running = grpc.aio.server(handlers=[Handler(serve)])
+    over = running.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(made.key, made.certificate)]))
+    await running.start()
+    try:
+        at = {"url": f"https://127.0.0.1:{port}", "grpc": f"127.0.0.1:{over}"}
+        yield {"kind": "triton", **at, "authority": str(folder / "authority.crt")}
+    finally:
+        await running.stop(0)
+        await plain.stop(0)
+
+
+def test_an_authority_is_read_again_when_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over HTTP and over gRPC. What cannot be used changes nothing, and a server goes on whose authority is as before."""
+    monkeypatch.setattr("sliceworks.serving.gateway.program._LOOK", 0.01)
+    made, file, authority = self_signed(), tmp_path / "gateway.yaml", tmp_path / "authority.crt"
+
+    async def main() -> None:
+        authority.write_bytes(self_signed("another").certificate)
+        async with over_tls(made, tmp_path, echo_server.Echo(Settings(models=("m",))), every) as backend:
+            spec = {"listen": {"port": 0, "grpcPort": 0}, "models": [{"name": "m", "backends": [backend]}], "anonymous": True}
+            body = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "g"}}
+            file.write_text(yamls.dump({**body, "spec": {**spec, "timeouts": {"connect": "200ms"}}}))
+            async with gateway(read_document(file).spec, file) as gate:
+                state = gate.program.application.state
+                await until(lambda: state.servers[0].checked)
+                assert not state.servers[0].well
+                authority.write_bytes("of the café\n".encode() + made.certificate)
+                await until(lambda: gate.program.application.state is not state)
+                state = gate.program.application.state
+                got = await gate.ask("POST", "/v2/models/m/generate", {"text_input": "a b"})
+                assert got.json["text_output"] == "a b"
+                async with grpc.aio.insecure_channel(f"127.0.0.1:{gate.grpc}") as channel:
+                    ask: Any = channel.stream_stream(METHOD)
+                    assert [each async for each in ask(_several())] == SENT
+                for wrong in (b"", b"not a certificate"):
+                    authority.write_bytes(wrong)
+                    with pytest.raises(SliceworksError, match="the authority cannot be used"):
+                        await gate.program.reload()
+                    assert gate.program.application.state is state
+                authority.write_bytes("of the café\n".encode() + made.certificate)
+                await until(lambda: not gate.program.problem)
+                assert gate.program.application.state.servers == state.servers
+
+    clock.run(main())
 
 
 async def _over_http(port: int, trusted: bytes, shown: tuple[Path, KeyPair] | None) -> int:

@@ -6,7 +6,6 @@ Every method is served as a stream both ways, which on the wire is what the othe
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -240,9 +239,8 @@ class Passage(grpc.GenericRpcHandler):
             return known
         most = self._application.state.spec.caps.body
         options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most), *_RECONNECT]
-        if backend.url.startswith("https:"):
-            trusted = Path(backend.authority).read_bytes() if backend.authority else None
-            made = grpc.aio.secure_channel(backend.grpc, grpc.ssl_channel_credentials(trusted), options)
+        if backend.secure:
+            made = grpc.aio.secure_channel(backend.grpc, grpc.ssl_channel_credentials(server.trusted), options)
         else:
             made = grpc.aio.insecure_channel(backend.grpc, options)
         self._channels[server] = made

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from sliceworks.specs.gateway import Backend, Balancing, Health
 
+    Traits = tuple[Backend, Health, float, bytes, bytes | None]
+
 _LEAST_SHARE = 0.1
 _MOMENT = 0.04
 
@@ -24,9 +26,13 @@ _MOMENT = 0.04
 class Server:
     """One server. `well` is what its health checks say; its circuit opens when requests fail in a row."""
 
-    def __init__(self, backend: Backend, health: Health, slow_start: float, credential: str = "") -> None:
+    def __init__(
+        self, backend: Backend, health: Health, slow_start: float, credential: str = "", trusted: bytes | None = None
+    ) -> None:
         self.backend, self.health, self.slow_start = backend, health, slow_start
-        self.pool = _pool(backend)
+        self.trusted = trusted
+        """The certificates of its authority; the system's where there is none."""
+        self.pool = _pool(backend, trusted)
         self.prefix = urlsplit(backend.url).path.rstrip("/") if backend.kind != "sax" else ""
         self.host_line = f"host: {urlsplit(backend.url).netloc.rpartition('@')[2]}\r\n".encode()
         self.authorization = f"authorization: Bearer {credential}\r\n".encode() if credential else b""
@@ -44,6 +50,11 @@ class Server:
     @property
     def name(self) -> str:
         return self.backend.url
+
+    @property
+    def traits(self) -> Traits:
+        """What makes it the same server in another document."""
+        return self.backend, self.health, self.slow_start, self.authorization, self.trusted
 
     def usable(self, now: float) -> bool:
         """Whether it may get a request now. A circuit that was open lets one through to see."""
@@ -111,19 +122,22 @@ class Server:
         self.pool.close()
 
 
-def _pool(backend: Backend) -> Pool:
+def _pool(backend: Backend, trusted: bytes | None) -> Pool:
     if backend.kind == "sax":
         return Pool("", 0)
     parts = urlsplit(backend.url)
-    tls = _trusting(backend.authority) if parts.scheme == "https" else None
+    tls = _trusting(backend.authority, trusted) if backend.secure else None
     return Pool(str(parts.hostname), parts.port or (443 if tls else 80), tls)
 
 
-def _trusting(authority: str) -> ssl.SSLContext:
+def _trusting(authority: str, trusted: bytes | None) -> ssl.SSLContext:
+    if trusted is None:
+        return ssl.create_default_context()
     try:
-        return ssl.create_default_context(cafile=authority or None)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidDocument(f"the authority cannot be used: {error}", place=authority) from error
+        # People write notes between certificates, in any letters. Of a file without a word the library would trust the system's.
+        return ssl.create_default_context(cadata=trusted.decode("ascii", "ignore") or "nothing")
+    except ssl.SSLError as error:
+        raise InvalidDocument(f"the authority cannot be used: {error.reason or error}", place=authority) from error
 
 
 class Group:

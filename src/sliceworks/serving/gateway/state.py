@@ -16,9 +16,8 @@ from sliceworks.specs.gateway import Gateway, Rate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sliceworks.specs.gateway import Backend, GatewaySpec, Health, Model, Secret
-
-    Known = tuple[Backend, Health, float, bytes]
+    from sliceworks.serving.gateway.servers import Traits
+    from sliceworks.specs.gateway import Backend, GatewaySpec, Model, Secret
 
 
 class State:
@@ -61,7 +60,7 @@ def _callers(spec: GatewaySpec, before: State | None) -> Iterator[tuple[bytes, C
 def _served(model: Model, spec: GatewaySpec, before: State | None) -> Served:
     old = before.models.get(model.name) if before is not None else None
     # Models on the same server count apart what they ask it: none goes on with another's.
-    known = {(s.backend, s.health, s.slow_start, s.authorization): s for s in old.group.servers} if old is not None else {}
+    known = {server.traits: server for server in old.group.servers} if old is not None else {}
     servers = [make_server(backend, spec, known) for backend in model.backends]
     if old is not None and model.discover is not None and old.model.discover == model.discover:
         listed = {server.backend for server in servers}
@@ -72,11 +71,20 @@ def _served(model: Model, spec: GatewaySpec, before: State | None) -> Served:
     return Served(model, Group(model.name, servers, spec.balancing), quota, timeouts, model.max_tokens or spec.caps.max_tokens)
 
 
-def make_server(backend: Backend, spec: GatewaySpec, known: Mapping[Known, Server] | None = None) -> Server:
+def make_server(backend: Backend, spec: GatewaySpec, known: Mapping[Traits, Server] | None = None) -> Server:
     """The server that a document describes; the one that is at work already where nothing about it changed."""
     credential = read_secret(backend.credential) if backend.credential is not None else ""
-    made = Server(backend, spec.health, spec.balancing.slow_start, credential)
-    return (known or {}).get((backend, made.health, made.slow_start, made.authorization)) or made
+    made = Server(backend, spec.health, spec.balancing.slow_start, credential, _read_authority(backend))
+    return (known or {}).get(made.traits) or made
+
+
+def _read_authority(backend: Backend) -> bytes | None:
+    if not backend.authority or not backend.secure:
+        return None
+    try:
+        return Path(backend.authority).read_bytes()
+    except OSError as error:
+        raise InvalidDocument(f"the authority cannot be used: {error.strerror}", place=backend.authority) from error
 
 
 def _budget(spec: GatewaySpec) -> Budget:
@@ -108,6 +116,7 @@ def secret_files(spec: GatewaySpec) -> list[Path]:
     secrets += [backend.credential for model in spec.models for backend in model.backends]
     secrets.append(spec.admin.key if spec.admin is not None else None)
     files = [Path(secret.file) for secret in secrets if secret is not None and secret.file]
+    files += [Path(backend.authority) for model in spec.models for backend in model.backends if backend.authority]
     if (tls := spec.listen.tls) is not None:
         files += [Path(each) for each in (tls.certificate, tls.key, tls.client_authority) if each]
     return files
