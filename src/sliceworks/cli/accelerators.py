@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sliceworks.cli import options
+from sliceworks.cli.groups import Group
 from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     return [name for name in catalog.type_names() if name.startswith(incomplete)]
 
 
-@click.group()
+@click.group(cls=Group)
 def accelerators() -> None:
     """Look up TPU slices and GPU machines."""
 

@@ -8,6 +8,7 @@ import click
 
 from sliceworks.base.errors import UsageError
 from sliceworks.cli import connections, options
+from sliceworks.cli.groups import Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ NAMES = ("graphs", "slices")
 _GATES = {"InstanceConditionEvents", "InstanceConditionMetrics"}
 
 
-@click.group()
+@click.group(cls=Group)
 def controller() -> None:
     """Run what works in a cluster: the controllers of graphs and slices."""
 

@@ -15,10 +15,11 @@ from sliceworks.cli.env_quotas import quota_findings
 from sliceworks.cli.env_resize import resize
 from sliceworks.cli.env_sites import checked, file_option, graphs_of, skip_option, sound, twin_option
 from sliceworks.cli.env_states import adopt, unlock
+from sliceworks.cli.groups import Group
 from sliceworks.cli.output import Report, show
 
 
-@click.group()
+@click.group(cls=Group)
 def env() -> None:
     """Plan, make, look at and remove an environment."""
 

@@ -9,12 +9,13 @@ import click
 
 from sliceworks.base import progress, words
 from sliceworks.cli import options
+from sliceworks.cli.groups import Group
 
 if TYPE_CHECKING:
     from sliceworks.serving.gateway.program import Ports, Program
 
 
-@click.group()
+@click.group(cls=Group)
 def gateway() -> None:
     """Serve models of every kind at one address."""
 

@@ -13,6 +13,7 @@ from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.base.words import counted
 from sliceworks.cli import graph_views as views
 from sliceworks.cli import options
+from sliceworks.cli.groups import Group
 from sliceworks.cli.output import Report, show
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _crds(command: Any) -> Any:
     )(command)
 
 
-@click.group()
+@click.group(cls=Group)
 def graph() -> None:
     """Check, render, compare and draw resource graphs."""
 

@@ -10,6 +10,7 @@ import click
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.cli import options
+from sliceworks.cli.groups import Group
 from sliceworks.cli.load_publish import publish
 from sliceworks.cli.load_search import search, senders_option, workers_option
 from sliceworks.cli.output import Report, show, show_one
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _FORMS = {"html": "report.html", "markdown": "report.md", "json": "run.json"}
 
 
-@click.group()
+@click.group(cls=Group)
 def load() -> None:
     """Run load tests, and read, compare and query their results."""
 

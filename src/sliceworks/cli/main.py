@@ -17,7 +17,7 @@ import click
 import sliceworks
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError
-from sliceworks.cli.lazy import Entry, LazyGroup
+from sliceworks.cli.groups import Entry, LazyGroup
 
 PROGRAM = "sliceworks"
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it

@@ -8,6 +8,7 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.cli import options
+from sliceworks.cli.groups import Group
 from sliceworks.cli.models_deploy import deploy
 from sliceworks.cli.models_invoke import invoke
 from sliceworks.cli.models_publish import publish, unpublish, update
@@ -23,7 +24,7 @@ Object = dict[str, Any]
 _COLUMNS = ("name", "engine", "models", "on", "ready", "state", "gateway", "age")
 
 
-@click.group()
+@click.group(cls=Group)
 def models() -> None:
     """Deploy models, publish them, call them, and see how they stand."""
 

@@ -12,6 +12,7 @@ from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.base.words import closest
 from sliceworks.cli import options
 from sliceworks.cli.bars import bar
+from sliceworks.cli.groups import Group
 from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _MANAGER = "sliceworks"
 
 
-@click.group()
+@click.group(cls=Group)
 def queues() -> None:
     """Give teams their queues, and see who waits."""
 

@@ -9,6 +9,7 @@ import click
 from sliceworks.base import progress
 from sliceworks.base.words import counted
 from sliceworks.cli import options
+from sliceworks.cli.groups import Group
 from sliceworks.cli.output import Report, show, show_one
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def _cloud(command: options.Command) -> options.Command:
     return options.cluster(command)
 
 
-@click.group()
+@click.group(cls=Group)
 def slices() -> None:
     """See and drain the slices of a cluster."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from sliceworks.cli.lazy import Entry, LazyGroup
+from sliceworks.cli.groups import Entry, LazyGroup
 
 ENTRIES = {
     "submit": Entry("sliceworks.cli.train_submit:submit", "Check a job whole, show what it takes, and put it into its queue."),

@@ -10,6 +10,7 @@ import click
 from sliceworks.base import progress
 from sliceworks.base.errors import SliceworksError
 from sliceworks.cli import options
+from sliceworks.cli.groups import Group
 from sliceworks.cli.output import Report, show
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _name(default: str | None = "default") -> Callable[[Any], Any]:
     )
 
 
-@click.group()
+@click.group(cls=Group)
 def twin() -> None:
     """Run an embedded Kubernetes cluster on this machine."""
 
