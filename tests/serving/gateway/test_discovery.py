@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.support.gateways import document, upstream
+from tests.support.gateways import chat, document, gateway, upstream
 
-from sliceworks.base import clock
+from sliceworks.base import clock, yamls
 from sliceworks.kube.client import Client
 from sliceworks.kube.well_known import POD
 from sliceworks.serving.gateway import discovery
 from sliceworks.serving.gateway.app import Application
 from sliceworks.serving.gateway.discovery import Discoverer, backends, lacking
-from sliceworks.serving.gateway.state import State, make_server
+from sliceworks.serving.gateway.state import State, make_server, read_document
 from sliceworks.specs.gateway import Discovery
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
 Object = dict[str, Any]
@@ -90,8 +92,6 @@ def test_servers_come_and_go_with_their_pods(monkeypatch: pytest.MonkeyPatch, ca
             client = Client(twin.transport())
             port = int(echo.url.rpartition(":")[2])
             await client.create(service(http=port))
-            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}}
-            await client.apply(account)
             discover = {"kind": "echo", "labels": {"app": "a"}, "port": "http"}
             spec = document(models=[{"name": "m", "discover": discover}])
             application = Application(State(spec))
@@ -99,10 +99,7 @@ def test_servers_come_and_go_with_their_pods(monkeypatch: pytest.MonkeyPatch, ca
             finder = Discoverer(application, client, lambda: followed.append(len(application.state.servers)))
 
             task = asyncio.create_task(finder.run())
-            made = pod("one", "127.0.0.1")
-            status = made.pop("status")
-            await client.create(made)
-            await client.patch(POD, "one", {"status": status}, subresource="status")
+            await _start_pod(client)
             await _until(lambda: [each.name for each in application.state.servers] == [echo.url])
             [server] = application.state.servers
             await client.patch(POD, "one", {"metadata": {"labels": {"note": "x"}}})
@@ -114,6 +111,30 @@ def test_servers_come_and_go_with_their_pods(monkeypatch: pytest.MonkeyPatch, ca
             assert "the cluster cannot be read" in caplog.text
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    clock.run(main())
+
+
+def test_a_changed_document_may_be_the_first_to_look_in_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "gateway.yaml"
+    discover = {"kind": "echo", "labels": {"app": "a"}, "port": "http"}
+
+    def write(*models: Object) -> None:
+        head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "g"}}
+        file.write_text(yamls.dump({**head, "spec": {"listen": {"port": 0}, "anonymous": True, "models": list(models)}}))
+
+    async def main() -> None:
+        async with Cluster(workloads=False) as twin, upstream(models=("*",)) as echo:
+            client = Client(twin.transport())
+            monkeypatch.setattr("sliceworks.kube.open_client", lambda **_: client)
+            await client.create(service(http=int(echo.url.rpartition(":")[2])))
+            await _start_pod(client)
+            write({"name": "m", "backends": [{"kind": "echo", "url": "http://127.0.0.1:1"}]})
+            async with gateway(read_document(file).spec, file) as gate:
+                for name in ("m", "n"):
+                    write({"name": name, "discover": discover})
+                    await gate.program.reload()
+                    assert (await gate.ask("POST", "/v1/chat/completions", chat(model=name))).status == 200
 
     clock.run(main())
 
@@ -132,6 +153,15 @@ def test_servers_that_were_found_follow_a_changed_document() -> None:
         assert (changed.backend, changed.health.failures) == (found, 1)
 
     clock.run(main(), virtual=True)
+
+
+async def _start_pod(client: Client) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}}
+    await client.apply(account)
+    made = pod("one", "127.0.0.1")
+    status = made.pop("status")
+    await client.create(made)
+    await client.patch(POD, "one", {"status": status}, subresource="status")
 
 
 async def _until(true: Any) -> None:

@@ -142,11 +142,14 @@ def test_models_on_one_server_are_counted_apart_and_the_server_as_a_whole(tmp_pa
             {"models": [{"name": "m", "backends": [{"kind": "openai", "url": "http://x", "credential": {"file": "/no/where"}}]}]},
             "/no/where",
         ),
+        ({"models": [{"name": "m", "discover": {"kind": "echo", "labels": {"app": "a"}}}]}, "context"),
     ],
 )
 def test_a_broken_document_is_not_taken_and_that_is_said(
-    tmp_path: Path, spec: Any, says: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, spec: Any, says: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "of-no-cluster"))
+    (tmp_path / "of-no-cluster").write_text("apiVersion: v1\nkind: Config\n")
     file = tmp_path / "gateway.yaml"
     (tmp_path / "key").write_text("boss")
 
@@ -167,6 +170,8 @@ def test_a_broken_document_is_not_taken_and_that_is_said(
                 assert says in (await ask(gate.admin, "GET", "/admin/status", key="boss")).json["problem"]
                 assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
                 assert 'reloads_total{result="refused"}' in await gate.numbers()
+                write(file, {"models": [model(one.url)], "admin": admin, "drain": "1s"})
+                assert (await ask(gate.admin, "POST", "/admin/reload", key="boss")).json == {"changed": True}
 
     with caplog.at_level(logging.ERROR):
         clock.run(main())

@@ -91,19 +91,25 @@ class Program:
         self.checks.follow()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._sweep()), loop.create_task(self._follow())]
-        self._discover()
+        self._discover(self._cluster(spec))
         return Ports(main, admin, passed)
 
-    def _discover(self) -> None:
-        """Ask the cluster for servers, once a model is to be found there."""
+    def _cluster(self, spec: GatewaySpec) -> Client | None:
+        """Who is asked for servers, once a model is to be found in the cluster; raises where there is no cluster."""
+        if self._client is not None or not any(model.discover is not None for model in spec.models):
+            return self._client
+        from sliceworks.kube import open_client
+
+        return open_client(field_manager="sliceworks-gateway")
+
+    def _discover(self, client: Client | None) -> None:
         if self._discoverer is not None:
             self._discoverer.refresh()
-        elif any(model.discover is not None for model in self.application.state.spec.models):
-            from sliceworks.kube import open_client
+        elif client is not None:
             from sliceworks.serving.gateway.discovery import Discoverer
 
-            self._client = open_client(field_manager="sliceworks-gateway")
-            self._discoverer = Discoverer(self.application, self._client, self.checks.follow)
+            self._client = client
+            self._discoverer = Discoverer(self.application, client, self.checks.follow)
             self._tasks.append(asyncio.get_running_loop().create_task(self._discoverer.run()))
 
     async def _start_grpc(self, spec: GatewaySpec) -> int:
@@ -150,7 +156,7 @@ class Program:
             self._read = spec = _at(read_document(self.file).spec, self._host)
             self._seen = (*self._seen[:1], *_stamps(self._files()[1:]))
             _check_fixed(before.spec, spec)
-            state = State(spec, before)
+            state, client = State(spec, before), self._cluster(spec)
             if self._certificates is not None:
                 self._certificates.renew()
                 if self._grpc is not None and self._grpc.shown is not None:
@@ -161,10 +167,11 @@ class Program:
             log.error("the changed document was not taken, the old one goes on: %s", error.message)
             raise
         self.problem = ""
-        self._take_over(state)
+        self._take_over(state, client)
         return spec != before.spec
 
-    def _take_over(self, state: State) -> None:
+    def _take_over(self, state: State, client: Client | None = None) -> None:
+        """All at once: what could fail has been done."""
         before, self.application.state = self.application.state, state
         for server in set(before.servers) - set(state.servers):
             server.close()
@@ -173,7 +180,7 @@ class Program:
                 served.group.hand_over(heir.group)
         self.server.limits = replace(self.server.limits, body=state.spec.caps.body)
         self.checks.follow()
-        self._discover()
+        self._discover(client)
         self.application.measures.reloads.add("taken")
         log.info("the changed document was taken")
 
