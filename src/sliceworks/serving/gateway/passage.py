@@ -21,7 +21,7 @@ from sliceworks.serving.gateway.refusals import no_backend, slow_backend, too_ma
 from sliceworks.serving.gateway.resending import Messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from sliceworks.serving.gateway.app import Application
     from sliceworks.serving.gateway.calls import Served
@@ -56,7 +56,8 @@ _WORTH_A_TRY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_
 _RECONNECT = [(f"grpc.{name}_reconnect_backoff_ms", most) for name, most in (("initial", 100), ("min", 100), ("max", 1000))]
 """A server that comes back is asked soon: unasked, the library lets it wait for up to two minutes."""
 _NOT_ON = frozenset({"authorization", "x-api-key", "api-key", "user-agent", "te", "content-type", "x-sliceworks-model"})
-
+_TRACE = ("traceparent", "tracestate")
+"""What the server gets to know of our span, in place of what the client said."""
 
 _BROKE_OFF = "Internal error from Core"
 """What the library says, and no server, when a call ends while messages are still being sent: it then does not know why."""
@@ -87,7 +88,7 @@ class Passage(grpc.GenericRpcHandler):
         service = next((each for each in _KINDS if method.startswith(each)), None)
         if method not in {*_OWN, _INDEX} and (service is None or method.removeprefix(service) not in _METHODS[service]):
             return None
-        metadata = {name: value for name, value in handler_call_details.invocation_metadata if isinstance(value, str)}
+        metadata = _headers(handler_call_details.invocation_metadata)
 
         async def serve(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
             try:
@@ -173,7 +174,8 @@ class Passage(grpc.GenericRpcHandler):
     ) -> AsyncIterator[bytes]:
         """The answer of a server. Until its first message another one can be asked, within the same budget as over HTTP."""
         self._application.state.budget.request()
-        binary = [pair for pair in context.invocation_metadata() or () if isinstance(pair[1], bytes)]
+        given = [pair for pair in context.invocation_metadata() or () if pair[0] not in _TRACE]
+        given += [(name, metadata[name]) for name in _TRACE if name in metadata]
         until = asyncio.get_running_loop().time() + served.timeouts.total
         tried: list[Server] = []
         while True:
@@ -184,7 +186,7 @@ class Passage(grpc.GenericRpcHandler):
             if (left := until - asyncio.get_running_loop().time()) <= 0:
                 raise slow_backend(f"more than {served.timeouts.total:g} s in all")
             failed, judged = False, True
-            call = self._call(method, server, served, [*metadata.items(), *binary], sent, left=left)
+            call = self._call(method, server, served, given, sent, left=left)
             server.began(call)
             try:
                 async for message in call:
@@ -250,6 +252,15 @@ class Passage(grpc.GenericRpcHandler):
         """Let go of the servers."""
         for channel in list(self._channels.values()):
             await channel.close()
+
+
+def _headers(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
+    """Metadata as headers over HTTP are kept: of a name that comes several times the values are one, with commas between."""
+    found: dict[str, str] = {}
+    for name, value in metadata:
+        if isinstance(value, str):
+            found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
 
 
 def _index(visible: list[Served]) -> bytes:
