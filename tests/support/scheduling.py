@@ -19,6 +19,7 @@ UNHELPFUL = "no new claims to deallocate, preemption: 0/{0} nodes are available:
 NO_VICTIMS = "no new claims to deallocate, preemption: 0/{0} nodes are available: {0} No preemption victims found for incoming pod."
 _NOW = {"gracePeriodSeconds": "0"}
 _NODES = "/api/v1/nodes"
+_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 class Stage:
@@ -27,8 +28,9 @@ class Stage:
     def __init__(self, api: Api, ns: str) -> None:
         self.api, self.ns = api, ns
         self.pods = f"/api/v1/namespaces/{ns}/pods"
-        self._classes: list[str] = []
+        self._classes: dict[str, str] = {}
         self._numbers = itertools.count()
+        self._known = True
 
     def node(self, name: str, *, labels: Obj | None = None, taints: list[Obj] | None = None, **resources: str) -> str:
         """A node that is ready; resources are written with underscores, `tpu` and `gpu` for short."""
@@ -37,7 +39,7 @@ class Stage:
         self.api.post(_NODES, {"metadata": {"name": name, "labels": labels}, "spec": spec}).ok(201)
         self.offer(name, **resources)
         # A new node has a taint until somebody finds it ready.
-        self.api.patch(f"{_NODES}/{name}", {"spec": {"taints": taints}}, MERGE_PATCH).ok()
+        self._change(name, {"spec": {"taints": taints}}, MERGE_PATCH)
         return name
 
     def offer(self, name: str, **resources: str) -> None:
@@ -47,22 +49,70 @@ class Stage:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": now}
         status = {"allocatable": offered, "capacity": offered, "conditions": [ready]}
-        self.api.patch(f"{_NODES}/{name}/status", {"status": status}, STRATEGIC_PATCH).ok()
+        self._change(f"{name}/status", {"status": status})
+
+    def images(self, name: str, *images: Obj) -> None:
+        """Say which images a node has."""
+        self._change(f"{name}/status", {"status": {"images": list(images)}})
 
     def change_node(self, name: str, change: Obj) -> None:
-        self.api.patch(f"{_NODES}/{name}", change, STRATEGIC_PATCH).ok()
+        self._change(name, change)
+
+    def _change(self, name: str, change: Obj, kind: str = STRATEGIC_PATCH) -> None:
+        self.api.patch(f"{_NODES}/{name}", change, kind).ok()
+        self._known = False
 
     def drop_node(self, name: str) -> None:
         self.api.delete(f"{_NODES}/{name}").ok()
+        self._known = False
 
-    def priority(self, name: str, value: int, **fields: Any) -> str:
-        """A class of pods with a priority."""
-        self._classes.append(name)
-        self.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value, **fields}).ok(201)
-        return name
+    def priority(self, name: str, value: int, **fields: Any) -> None:
+        """A class of pods with a priority, once the API server lets pods have it: classes come to that part of it on a line of
+        their own, and one of the same name may have gone just before. So it has another name in each case."""
+        self._classes[name] = full = f"{self.ns}-{name}"
+        self.api.post(_CLASSES, {"metadata": {"name": full}, "value": value, **fields}).ok(201)
+        body = {
+            "metadata": {"name": "probe"},
+            "spec": {"containers": [{"name": "c", "image": "x"}], "priorityClassName": full},
+        }
+        eventually(lambda: self.api.post(self.pods, body, {"dryRun": "All"}).status == 201, what=f"the class {name}")
+
+    def serve(self, name: str, selector: dict[str, str]) -> Obj:
+        """A Service, once the scheduler knows it: Services and pods come to it on two lines.
+
+        A pod of a later Service goes to the emptier of two nodes, although another of its pods is there, until that is known.
+        """
+        home = f"/api/v1/namespaces/{self.ns}/services"
+        mark = {"probe": f"{self.ns}-{next(self._numbers)}"}
+        made: Obj = self.api.post(home, _service(name, selector)).ok(201).json
+        self.api.post(home, _service("probe", mark)).ok(201)
+        for node in ("emptier", "fuller"):
+            self.node(node)
+        self.pod("ballast", asks={"cpu": "1", "memory": "2Gi"}, nodeSelector={HOST: "fuller"})
+        self.pod("first", labels=mark, nodeSelector={HOST: "emptier"})
+        self.where("ballast"), self.where("first")
+
+        def known() -> bool:
+            probe = f"probe-{next(self._numbers)}"
+            self.pod(probe, labels=mark)
+            went = self.where(probe)
+            self.delete(probe)
+            return went == "fuller"
+
+        eventually(known, what=f"a scheduler that knows {name}")
+        for pod in ("ballast", "first"):
+            self.delete(pod)
+        for node in ("emptier", "fuller"):
+            self.drop_node(node)
+        self.api.delete(f"{home}/probe").ok()
+        return made
 
     def pod(self, name: str, *, labels: Obj | None = None, asks: Obj | None = None, **spec: Any) -> Obj:
-        """Create a pod with one container."""
+        """Create a pod with one container, once the scheduler knows all nodes: what it finds with fewer it may keep for minutes."""
+        if not self._known:
+            self.settle()
+        if "priorityClassName" in spec:
+            spec["priorityClassName"] = self._classes[spec["priorityClassName"]]
         container = {"name": "main", "image": "example.test/image:1", "resources": {"requests": {}, "limits": {}}}
         for key, value in (asks or {}).items():
             resource = _resource(key)
@@ -106,7 +156,7 @@ class Stage:
             return said == message
 
         try:
-            eventually(hears_it, 10)
+            eventually(hears_it)
         except AssertionError as error:
             raise AssertionError(f"{name} was told {said!r} and not {message!r}") from error
 
@@ -147,6 +197,7 @@ class Stage:
         nodes = self.api.get(_NODES).ok().json["items"]
         for node in nodes:
             self.change_node(node["metadata"]["name"], {"metadata": {"labels": mark}})
+        self._known = True
         count = len(nodes)
         said = f"0/{count} nodes are available: {count} Insufficient cpu" if nodes else "no nodes available to schedule pods"
 
@@ -165,8 +216,12 @@ class Stage:
             self.api.delete(f"{self.pods}/{pod['metadata']['name']}", query=_NOW)
         for node in self.api.get(_NODES).json["items"]:
             self.api.delete(f"{_NODES}/{node['metadata']['name']}")
-        for name in self._classes:
-            self.api.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
+        for name in self._classes.values():
+            self.api.delete(f"{_CLASSES}/{name}")
+
+
+def _service(name: str, selector: dict[str, str]) -> Obj:
+    return {"metadata": {"name": name}, "spec": {"selector": selector, "ports": [{"port": 80}]}}
 
 
 def _resource(name: str) -> str:

@@ -170,7 +170,6 @@ def test_preferred_node_affinity(stage: Stage) -> None:
         {"weight": 10, "preference": {"matchExpressions": [expression("x", "In", "2")]}},
         {"weight": 90, "preference": {"matchExpressions": [expression("x", "In", "3")]}},
     ]
-    stage.settle()
     stage.pod("one", affinity={"nodeAffinity": {PREFERRED: preferred}})
     assert stage.where("one") == "c"
 
@@ -196,7 +195,6 @@ def test_taints_that_evict_keep_pods_away_too(stage: Stage) -> None:
 def test_taints_that_discourage(stage: Stage) -> None:
     stage.node("a", taints=[{"key": "old", "effect": "PreferNoSchedule"}])
     stage.node("b", cpu="2", memory="4Gi")
-    stage.settle()
     stage.pod("one", asks={"cpu": "1", "memory": "1Gi"})
     assert stage.where("one") == "b"
 
@@ -256,8 +254,6 @@ def test_the_emptier_node_is_preferred(stage: Stage) -> None:
 def test_images_that_are_there_are_preferred(stage: Stage) -> None:
     for name in ("a", "b", "c"):
         stage.node(name)
-    images = [{"names": ["example.test/image:1"], "sizeBytes": 900 * 1024 * 1024}]
-    stage.api.patch("/api/v1/nodes/b/status", {"status": {"images": images}}).ok()
-    stage.settle()
+    stage.images("b", {"names": ["example.test/image:1"], "sizeBytes": 900 * 1024 * 1024})
     stage.pod("one")
     assert stage.where("one") == "b"

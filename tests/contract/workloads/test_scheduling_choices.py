@@ -35,8 +35,7 @@ def some_nodes(chance: random.Random, stage: Stage, snapshot: Snapshot) -> None:
             sizes["tpu"] = chance.choice("48")
         stage.node(f"n{number}", labels=labels, taints=taints, **sizes)
         if chance.random() < 0.3:
-            images = [{"names": ["example.test/image:1"], "sizeBytes": chance.randint(1, 900) * 1024 * 1024}]
-            stage.api.patch(f"/api/v1/nodes/n{number}/status", {"status": {"images": images}}).ok()
+            stage.images(f"n{number}", {"names": ["example.test/image:1"], "sizeBytes": chance.randint(1, 900) * 1024 * 1024})
     stage.settle()
     for node in stage.api.get("/api/v1/nodes").json["items"]:
         snapshot.set_node(node)
@@ -114,8 +113,7 @@ def test_the_best_node_is_chosen(api: Api, ns: str, seed: int) -> None:
     snapshot.set_namespace(ns, {})
     try:
         if chance.random() < 0.5:
-            service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]}}
-            snapshot.families.set_service(ns, "web", api.post(f"/api/v1/namespaces/{ns}/services", service).ok(201).json)
+            snapshot.families.set_service(ns, "web", stage.serve("web", {"app": "x"}))
         some_nodes(chance, stage, snapshot)
         for number in range(25):
             pod = snapshot.shapes.read(stage.pod(**some_pod(chance, f"p{number}")))
