@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import base64
 import shutil
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from tests.real.build import module_folder
+from tests.real.build import locked, module_folder
 from tests.real.jobset import _answers
 from tests.real.processes import NotReady, free_port
 from tests.real.programs import PROGRAMS
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
+    from tests.real.certificates import Certificates
     from tests.real.control_plane import ControlPlane
     from tests.support.http import Api
 
@@ -83,13 +85,11 @@ class KueueManager:
         }
 
     def _lay_certificates(self) -> None:
-        for folder in (self._folder, _METRICS):
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                shutil.copy(self._plane.certificates.serving, folder / "tls.crt")
-                shutil.copy(self._plane.certificates.serving_key, folder / "tls.key")
-            except PermissionError as error:
-                raise NotReady(f"Kueue wants a certificate in {folder}, which cannot be written: {error}") from error
+        lay_certificate(self._plane.certificates, self._folder)
+        try:
+            lay_certificate(self._plane.certificates, _METRICS)
+        except PermissionError as error:
+            raise NotReady(f"Kueue wants a certificate in {_METRICS}, which cannot be written: {error}") from error
 
     def _define(self) -> None:
         converted = {file.stem.removeprefix("webhook_in_") for file in (self._module / _PATCHES).glob("webhook_in_*.yaml")}
@@ -117,6 +117,23 @@ class KueueManager:
                 webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self._port}{path}", "caBundle": self._authority}
             document["metadata"]["name"] = f"kueue-{document['metadata']['name']}"
             self._api.post(f"/apis/admissionregistration.k8s.io/v1/{_KINDS[document['kind']]}", document).ok(201)
+
+
+def lay_certificate(made: Certificates, folder: Path) -> None:
+    """Put a certificate and its key into a folder that others may use as well. A pair that is there stays: a Kueue that starts just
+    then would read one file of the old pair and one of the new."""
+    with locked(folder):
+        if not _is_pair(folder):
+            shutil.copy(made.serving, folder / "tls.crt")
+            shutil.copy(made.serving_key, folder / "tls.key")
+
+
+def _is_pair(folder: Path) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    except OSError:
+        return False
+    return True
 
 
 def _store_newest(definition: dict[str, Any]) -> None:

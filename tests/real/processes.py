@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+
+PATIENCE = 180.0
+"""Seconds that a program may take to start: how many it takes says how busy the machine is, and nothing else."""
+_kept: list[socket.socket] = []
 
 
 class NotReady(Exception):
@@ -44,7 +50,7 @@ class Process:
         """Whether it still runs."""
         return self._popen is not None and self._popen.poll() is None
 
-    def wait_until(self, ready: Callable[[], bool], seconds: float = 60) -> None:
+    def wait_until(self, ready: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Wait for `ready`, failing at once when the program has died."""
         deadline = time.monotonic() + seconds
         while not ready():
@@ -85,7 +91,14 @@ def cpu_seconds(pid: int) -> float:
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port on loopback for a program that is started later. Nobody else is given it for as long as this process lives: a
+    socket that never listens keeps it, which on Linux hinders no server that may reuse an address, and all may."""
+    probe = socket.socket()
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    probe.bind(("127.0.0.1", 0))
+    port = int(probe.getsockname()[1])
+    if sys.platform == "linux":
+        _kept.append(probe)
+    else:
+        probe.close()
+    return port
