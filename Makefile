@@ -57,6 +57,7 @@ test: $(VENV)/.compiled ## Run all tests that need nothing but Python
 	@$(BIN)/pytest -q -m "not real" -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 test-real: $(READY) ## Run the contract on real programs too, and the console in Chromium (needs Go and Chromium; builds are cached)
+	@$(BIN)/python -m tests.real.ready
 	@SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 test-heavy: $(READY) ## Try what takes long to build or to install: images, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian's packages)

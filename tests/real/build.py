@@ -46,17 +46,18 @@ def build(program: Program) -> Path:
 
 def module_folder(program: Program, module: str) -> Path:
     """The folder of a Go module that `program` requires: manifests such as CRDs are read from there."""
-    done = subprocess.run(
-        [go(), "list", "-m", "-f", "{{.Dir}}", module],
-        cwd=program.folder,
-        env=go_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode or not done.stdout.strip():
-        raise CannotBuild(f"go does not know the folder of {module}: {done.stderr.strip()}")
-    return Path(done.stdout.strip())
+    where = ("list", "-m", "-f", "{{.Dir}}", module)
+    found = _ask_go(program, *where).stdout.strip()
+    if not found:  # it is told of a module that was downloaded, and of no other
+        _ask_go(program, "mod", "download", module)
+        found = (done := _ask_go(program, *where)).stdout.strip()
+        if not found:
+            raise CannotBuild(f"go does not know the folder of {module}: {done.stderr.strip()}")
+    return Path(found)
+
+
+def _ask_go(program: Program, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([go(), *words], cwd=program.folder, env=go_environment(), capture_output=True, text=True, check=False)
 
 
 def _compile(program: Program, target: Path) -> None:

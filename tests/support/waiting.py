@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+PATIENCE = 90.0
+"""Seconds until something that does not come is given up: on a busy machine all takes longer."""
 
 
-def eventually(look: Callable[[], T | None], seconds: float = 30, what: str = "") -> T:
+def eventually(look: Callable[[], T | None], seconds: float = PATIENCE, what: str = "") -> T:
     """The first truthy value that `look` returns; an AssertionError inside it counts as "not yet"."""
     deadline, pause = time.monotonic() + seconds, 0.005
     last: AssertionError | None = None
