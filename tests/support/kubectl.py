@@ -83,7 +83,9 @@ class Kubectl:
     namespace: str
     home: Path
 
-    def __call__(self, *arguments: str, text: str | None = None, env: Mapping[str, str] | None = None, seconds: float = 60) -> Said:
+    def __call__(
+        self, *arguments: str, text: str | None = None, env: Mapping[str, str] | None = None, seconds: float = 240
+    ) -> Said:
         """Run it to its end."""
         done = subprocess.run(
             self.command(*arguments),

@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-SECONDS = 60
+SECONDS = 240
 # For commands that go on in the background: wait until something is so, and fail when it does not come.
 PRELUDE = """
-soon() { for _ in $(seq 200); do if eval "$1"; then return 0; fi; sleep 0.05; done; echo "not soon: $1"; return 1; }
+soon() {
+  local end=$((SECONDS + 90))
+  until eval "$1"; do
+    if [ $SECONDS -ge $end ]; then echo "not soon: $1"; return 1; fi
+    sleep 0.05
+  done
+}
 """
 # Shorter than amounts such as 500m and limits such as 600s, which stay.
 _AGE = r"((1[01]\d|\d{1,2})s|\d{1,2}m(\d{1,2}s)?|\dh(\d{1,2}m)?)"

@@ -143,11 +143,11 @@ def test_rollout(kubectl: Kubectl, api: Api, ns: str, same: Any) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments/web/status"
     status = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "readyReplicas": 2}
     api.patch(path, {"status": status}).ok(200)
-    same(kubectl("rollout", "status", "deployment/web", "--timeout=20s").ok(), "status")
+    same(kubectl("rollout", "status", "deployment/web", "--timeout=90s").ok(), "status")
     same(kubectl("rollout", "restart", "deployment/web").ok(), "restart")
     same(kubectl("rollout", "pause", "deployment/web").ok(), "pause")
     same(kubectl("rollout", "resume", "deployment/web").ok(), "resume")
-    said = kubectl("rollout", "status", "deployment/web", "--timeout=1s")
+    said = kubectl("rollout", "status", "deployment/web", "--timeout=3s")
     assert said.code == 1
     same(said.out + said.err, "timed out")
 
@@ -163,7 +163,7 @@ def test_delete(kubectl: Kubectl, api: Api, core: str, same: Any, cascade: str) 
         "blockOwnerDeletion": True,
     }
     api.post(f"{core}/configmaps", {"metadata": {"name": "owned", "ownerReferences": [reference]}}).ok(201)
-    same(kubectl("delete", "configmap", "owner", f"--cascade={cascade}", "--timeout=30s").ok(), cascade)
+    same(kubectl("delete", "configmap", "owner", f"--cascade={cascade}", "--timeout=90s").ok(), cascade)
     api.get(f"{core}/configmaps/owner").refused(404, "NotFound")
     if cascade == "orphan":
         api.get(f"{core}/configmaps/owned").ok(200)
@@ -182,7 +182,7 @@ def test_delete_many(kubectl: Kubectl, same: Any) -> None:
 
 
 def test_delete_namespace(kubectl: Kubectl, ns: str) -> None:
-    assert kubectl("delete", "namespace", ns, "--timeout=60s").ok().strip() == f'namespace "{ns}" deleted'
+    assert kubectl("delete", "namespace", ns, "--timeout=120s").ok().strip() == f'namespace "{ns}" deleted'
 
 
 def test_run_expose_autoscale_and_set(kubectl: Kubectl, same: Any) -> None:
@@ -223,7 +223,7 @@ def test_custom_resources(kubectl: Kubectl, same: Any, unique_name: str) -> None
         "spec": spec,
     }
     kubectl("apply", "-f", "-", text=orjson.dumps(crd).decode()).ok()
-    kubectl("wait", "--for=condition=Established", f"crd/boxes.{group}", "--timeout=30s").ok()
+    kubectl("wait", "--for=condition=Established", f"crd/boxes.{group}", "--timeout=90s").ok()
     box = f"apiVersion: {group}/v1\nkind: Box\nmetadata: {{name: b}}\nspec: {{size: 4}}\n"
     eventually(lambda: kubectl("apply", "-f", "-", text=box).code == 0)
     bigger = box.replace("size: 4", "size: 5")
@@ -243,6 +243,6 @@ def test_drain_and_taint(kubectl: Kubectl, api: Api, unique_name: str) -> None:
     kubectl("cordon", unique_name).ok()
     node = api.get(f"/api/v1/nodes/{unique_name}").json
     assert node["spec"]["unschedulable"] is True
-    kubectl("drain", unique_name, "--ignore-daemonsets", "--timeout=20s").ok()
+    kubectl("drain", unique_name, "--ignore-daemonsets", "--timeout=90s").ok()
     kubectl("uncordon", unique_name).ok()
     assert "unschedulable" not in api.get(f"/api/v1/nodes/{unique_name}").json["spec"]

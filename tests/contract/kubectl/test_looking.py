@@ -105,13 +105,13 @@ def test_describe_pod_with_events(kubectl: Kubectl, api: Api, core: str, same: A
 def test_wait(kubectl: Kubectl, api: Api, core: str, same: Any) -> None:
     api.post(f"{core}/pods", pod()).ok(201)
     api.patch(f"{core}/pods/p/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}).ok(200)
-    same(kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s").ok(), "ready")
-    same(kubectl("wait", "--for=jsonpath={.status.phase}=Pending", "pod/p", "--timeout=20s").ok(), "jsonpath")
+    same(kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=90s").ok(), "ready")
+    same(kubectl("wait", "--for=jsonpath={.status.phase}=Pending", "pod/p", "--timeout=90s").ok(), "jsonpath")
     said = kubectl("wait", "--for=condition=Other", "pod/p", "--timeout=1s")
     assert said.code == 1
     same(said.err, "timed out")
     api.delete(f"{core}/pods/p").ok(200)
-    assert kubectl("wait", "--for=delete", "pod/p", "--timeout=20s").code == 0
+    assert kubectl("wait", "--for=delete", "pod/p", "--timeout=90s").code == 0
 
 
 @pytest.mark.parametrize(
