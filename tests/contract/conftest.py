@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import goldens
 from tests.support.clusters import Cluster, RealCluster, TwinCluster, real_wanted, twin_exists
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +75,12 @@ def ns(api: Api) -> str:
 def core(ns: str) -> str:
     """The path of the case's namespace in the core API."""
     return f"/api/v1/namespaces/{ns}"
+
+
+@pytest.fixture
+def published(api: Api, core: str) -> None:
+    """The cluster's authority is in the case's namespace, a moment after that is made: for those who count ConfigMaps."""
+    eventually(lambda: api.get(f"{core}/configmaps/kube-root-ca.crt").status == 200, what="the authority is published")
 
 
 @pytest.fixture

@@ -142,6 +142,7 @@ def used(api: Api, core: str) -> Object:
     return found
 
 
+@pytest.mark.usefixtures("published")
 def test_quotas_count_and_refuse_and_free(api: Api, core: str) -> None:
     hard = {"pods": "1", "requests.cpu": "2", "requests.google.com/tpu": "8", "count/configmaps": "100"}
     api.post(f"{core}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}}).ok(201)
@@ -164,7 +165,7 @@ def test_quotas_count_and_refuse_and_free(api: Api, core: str) -> None:
     api.post(f"{core}/configmaps", config_map("m")).ok(201)
     assert int(used(api, core)["count/configmaps"]) == before + 1
     api.delete(f"{core}/pods/a", {"gracePeriodSeconds": 0}).ok(200)
-    assert eventually(lambda: used(api, core)["pods"] == "0", seconds=30)
+    assert eventually(lambda: used(api, core)["pods"] == "0")
 
 
 def test_claims_and_volumes_are_protected(api: Api, core: str, unique_name: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import access
+from tests.support.waiting import eventually
 
 from sliceworks.base import clock
 from sliceworks.console import knowing
@@ -51,7 +52,10 @@ def _robot(api: Api, ns: str) -> str:
     api.post(path, {"metadata": {"name": "robot"}}).ok(201)
     jobs = access.rule("get list watch", "jobsets", "jobset.x-k8s.io")
     access.grant(api, ns, access.rule("get list watch", "pods"), jobs)
-    return str(api.post(f"{path}/robot/token", {"spec": {}}).ok(201).json["status"]["token"])
+    token = str(api.post(f"{path}/robot/token", {"spec": {}}).ok(201).json["status"]["token"])
+    robot = api.as_token(token)
+    eventually(lambda: robot.get(f"/api/v1/namespaces/{ns}/pods").status == 200, what="the rights are in force")
+    return token
 
 
 def _looked(kubeconfig: Path, namespace: str = "") -> Told:
@@ -60,7 +64,7 @@ def _looked(kubeconfig: Path, namespace: str = "") -> Told:
     async def main() -> Told:
         async with open_client(kubeconfig) as client, World(client, namespace=namespace) as world:
             world.table(CLUSTER_QUEUES)
-            await world.settled(30)
+            await world.settled(90)
             while not (answered := world.shut_out or world.knows(PODS)):
                 await clock.sleep(0.05)
             kinds = (JOBSETS, PODS, NODES, CLUSTER_QUEUES)

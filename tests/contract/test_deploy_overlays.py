@@ -8,7 +8,7 @@ import pytest
 import yaml
 from tests.support import kubectl
 from tests.support.clusters import real_wanted
-from tests.support.deployments import DEPLOY, manifests
+from tests.support.deployments import DEPLOY, going, manifests
 from tests.support.waiting import eventually
 
 from sliceworks.base import yamls
@@ -53,13 +53,14 @@ def test_every_base_has_an_example() -> None:
 @pytest.mark.parametrize("folder", EXAMPLES, ids=_name)
 def test_a_cluster_takes_it(cluster: Cluster, tmp_path: Path, folder: Path) -> None:
     whom, can, cannot = RIGHTS[_name(folder)]
-    run = kubectl.Kubectl(cluster.kubeconfig, whom.partition(":")[0], tmp_path)
+    namespace = whom.partition(":")[0]
+    run = kubectl.Kubectl(cluster.kubeconfig, namespace, tmp_path)
+    eventually(lambda: not going(cluster.api, namespace), what=f"{namespace} of another case is gone")
     apply = ("apply", "--server-side", "--validate=strict", "-k", str(folder))
     try:
         said = run(*apply).ok()
         assert said.count("serverside-applied") == said.count("\n") >= len(manifests(folder))
         assert run(*apply).ok() == said
-        whom, can, cannot = RIGHTS[_name(folder)]
         # A role that is put together from others takes a moment.
         eventually(lambda: all(_allowed(run, whom, right) for right in can), what=f"{whom} may {', '.join(sorted(can))}")
         assert not [right for right in sorted(cannot) if _allowed(run, whom, right)]

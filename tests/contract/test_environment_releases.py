@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from tests.support.clusters import Cluster
 
+    from sliceworks.infra.cluster.outcomes import Outcome
     from sliceworks.kube import Client
 
 
@@ -95,7 +97,10 @@ async def installed(client: Client, folder: Path) -> None:
     assert known.installed("jobset")
     assert known.installed("kueue")
     # Kueue's webhook looks at Deployments everywhere but in its own namespace, and nobody is there to answer.
-    changed = [each for each in await comparing.compare(client, quick, known) if each.action != "noop"]
+    changed: list[Outcome] = []
+    async with asyncio.timeout(90):
+        while not changed:  # the server hears of a webhook a moment after it was made
+            changed = [each for each in await comparing.compare(client, quick, known) if each.action != "noop"]
     assert [(str(each.who), each.action) for each in changed] == [("Deployment jobset-system/jobset-controller-manager", "refused")]
     assert "failed calling webhook" in changed[0].reason
     await Remover(client, await inventory.read(client, "small"), patience=60).remove(silent)

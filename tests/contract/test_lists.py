@@ -44,6 +44,7 @@ def test_list_is_sorted_by_namespace_and_name(api: Api, core: str) -> None:
     assert api.get(f"{core}/configmaps", MINE).names == ["a", "a-b", "a.b", "b"]
 
 
+@pytest.mark.usefixtures("published")
 def test_chunks(api: Api, core: str) -> None:
     fill(api, core)
     first = api.get(f"{core}/configmaps", {"limit": 2}).ok(200)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tests.support.clusters import Cluster
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 LOOPBACK = "127.0.0.1"
 
 
@@ -66,7 +66,7 @@ def keeper(cluster: Cluster, echo: str, tmp_path: Path) -> Iterator[tuple[str, i
     ) as process:
         try:
             yield host, port
-            assert process.wait(20) == 0
+            assert process.wait(90) == 0
         finally:
             process.kill()
 

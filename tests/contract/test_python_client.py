@@ -98,7 +98,7 @@ def test_watch(official: Any, ns: str) -> None:
 
     def follow() -> None:
         stream = watch.Watch()
-        for event in stream.stream(core.list_namespaced_pod, ns, resource_version=version, timeout_seconds=30):
+        for event in stream.stream(core.list_namespaced_pod, ns, resource_version=version, timeout_seconds=90):
             seen.append((event["type"], event["object"].metadata.name))
             if event["type"] == "DELETED":
                 stream.stop()
@@ -108,7 +108,7 @@ def test_watch(official: Any, ns: str) -> None:
     core.create_namespaced_pod(ns, pod())
     core.patch_namespaced_pod("p", ns, {"metadata": {"labels": {"x": "y"}}})
     core.delete_namespaced_pod("p", ns)
-    follower.join(30)
+    follower.join(90)
     assert seen[:2] == [("ADDED", "p"), ("MODIFIED", "p")]
     assert seen[-1] == ("DELETED", "p")
 
@@ -145,7 +145,7 @@ def test_dynamic_client(official: Any, ns: str) -> None:
     patched = deployments.patch(body={"spec": {"replicas": 5}}, name="d", namespace=ns, content_type="application/merge-patch+json")
     assert patched.spec.replicas == 5
     assert [d.metadata.name for d in deployments.get(namespace=ns).items] == ["d"]
-    events = deployments.watch(namespace=ns, timeout=20)
+    events = deployments.watch(namespace=ns, timeout=90)
     first = next(iter(events))
     assert (first["type"], first["object"].metadata.name) == ("ADDED", "d")
     deployments.delete(name="d", namespace=ns)

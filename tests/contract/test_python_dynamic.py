@@ -111,7 +111,7 @@ def test_watch_goes_on_where_it_ended(official: Any, ns: str) -> None:
         if len(seen) == 2:
             following.stop()
     core.delete_namespaced_config_map("b", ns)
-    options = {"field_selector": "metadata.name=b", "resource_version": following.resource_version, "timeout_seconds": 5}
+    options = {"field_selector": "metadata.name=b", "resource_version": following.resource_version, "timeout_seconds": 60}
     event = next(iter(watch.Watch().stream(core.list_namespaced_config_map, ns, **options)))
     assert seen == [("ADDED", "a"), ("ADDED", "b")]
     assert (event["type"], event["object"].metadata.name) == ("DELETED", "b")

@@ -56,17 +56,14 @@ def definitions(api: Api) -> Iterator[dict[str, Object]]:
         api.post(DEFINITIONS, each).ok(201)
     try:
         for each in serving():
-            path = f"{DEFINITIONS}/{each['metadata']['name']}"
-            eventually(lambda: _established(api.get(path).ok().json), seconds=30)  # noqa: B023
+            spec = each["spec"]
+            for version in (version["name"] for version in spec["versions"] if version["served"]):
+                kind = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
+                eventually(lambda: api.get(kind).status == 200, what=f"{kind} is served")  # noqa: B023
         yield {f"{each['spec']['group']}/{each['spec']['names']['kind']}": each for each in serving()}
     finally:
         for each in serving():
             api.delete(f"{DEFINITIONS}/{each['metadata']['name']}")
-
-
-def _established(definition: Object) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
 @pytest.mark.real

@@ -73,7 +73,14 @@ def define(api: Api, body: Object) -> Custom:
     custom = Custom(spec["group"], storage, spec["names"]["kind"], spec["names"]["plural"])
     eventually(lambda: established(api, custom), what=f"{custom.name} is established")
     eventually(lambda: api.get(custom.at()).status == 200, what=f"{custom.name} is served")
+    eventually(lambda: discovered(api, custom), what=f"{custom.name} can be found")
     return custom
+
+
+def discovered(api: Api, custom: Custom) -> bool:
+    """Whether the server tells of the kind to those who do not know it: that is another controller's work."""
+    found = api.get(f"/apis/{custom.group}/{custom.version}")
+    return found.status == 200 and custom.plural in {each["name"] for each in found.json["resources"]}
 
 
 def established(api: Api, custom: Custom) -> bool:

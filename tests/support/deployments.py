@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from tests.support.http import Api
 
 Object = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -23,3 +26,9 @@ def manifests(folder: Path) -> list[Object]:
         if obj["kind"] not in ("Namespace", "ClusterRole", "ClusterRoleBinding"):
             obj["metadata"]["namespace"] = namespace
     return found
+
+
+def going(api: Api, namespace: str) -> bool:
+    """Whether a namespace is on its way out: until it is gone nothing can be made in it."""
+    found = api.get(f"/api/v1/namespaces/{namespace}")
+    return found.status == 200 and found.json["status"]["phase"] == "Terminating"

@@ -174,7 +174,7 @@ class Api:
             connection.close()
             raise
 
-    def watch(self, path: str, query: Query | None = None, *, accept: str = JSON, seconds: float = 30) -> Watch:
+    def watch(self, path: str, query: Query | None = None, *, accept: str = JSON, seconds: float = 90) -> Watch:
         """Open a watch on its own connection; `seconds` is how long one read may wait."""
         connection = self._connect(seconds)
         connection.request("GET", _target(path, {"watch": "true", **(query or {})}), None, self._headers(accept, None, None))

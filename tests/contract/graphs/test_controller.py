@@ -8,7 +8,7 @@ import pytest
 import yaml
 from tests.support import kro, our_graphs, shops
 from tests.support.clusters import real_wanted
-from tests.support.deployments import DEPLOY, manifests
+from tests.support.deployments import DEPLOY, going, manifests
 from tests.support.http import APPLY_PATCH
 from tests.support.kro import GRAPHS
 from tests.support.scenarios import apply, locate
@@ -90,6 +90,7 @@ def test_controller_that_died_goes_on(cluster: Cluster, api: Api, ns: str, contr
 def test_manifests_are_accepted_as_they_are(api: Api) -> None:
     made = manifests(DEPLOY / "graphs" / "example")
     assert {obj["kind"] for obj in made} >= {"Deployment", "ClusterRole", "Role", "Service", "ServiceAccount"}
+    eventually(lambda: not going(api, "kro-system"), what="the namespace of another case is gone")
     for obj in made:
         query = {"fieldManager": "contract", "fieldValidation": "Strict"}
         api.request("PATCH", locate(api, obj), obj, query=query, content_type=APPLY_PATCH).ok()

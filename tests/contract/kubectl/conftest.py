@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import goldens
 from tests.support.kubectl import PLATFORM, Kubectl
-from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.clusters import Cluster
-    from tests.support.http import Api
 
 
 @pytest.fixture(autouse=True)
-def published(api: Api, core: str) -> None:
-    """Every namespace gets the cluster's authority, a moment after it is made: lists of ConfigMaps show it."""
-    eventually(lambda: api.get(f"{core}/configmaps/kube-root-ca.crt").status == 200, what="the authority is published")
+def whole_lists(published: None) -> None:
+    """What kubectl lists is all there."""
 
 
 @pytest.fixture
