@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 from tests.support.certificates import renew, self_signed
-from tests.support.gateways import Client, document, gateway, until
+from tests.support.gateways import Client, document, gateway, raw_upstream, until
 
 from sliceworks.base import clock, yamls
 from sliceworks.base.errors import SliceworksError
@@ -143,6 +143,86 @@ def test_a_server_that_comes_back_is_asked_again_soon() -> None:
                             await asyncio.sleep(0.1)
             finally:
                 await running.stop(0)
+
+    clock.run(main())
+
+
+def _frame(kind: int, payload: bytes = b"") -> bytes:
+    """A frame of HTTP/2 that concerns the whole line."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, 0, 0, 0, 0, 0]) + payload
+
+
+@pytest.mark.parametrize("reason", [0, 2, 11])
+def test_a_server_that_says_goodbye_and_takes_no_call_is_replaced_by_another(reason: int) -> None:
+    """In good order, after an error of its own, or because it is asked too much: no call that comes was looked at."""
+    goodbyes: list[bytes] = []
+
+    async def goodbye(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(_frame(4))
+        await reader.readexactly(24)
+        while True:
+            head = await reader.readexactly(9)
+            await reader.readexactly(int.from_bytes(head[:3], "big"))
+            if head[3] == 1:  # A call begins.
+                goodbyes.append(head)
+                writer.write(_frame(7, (0).to_bytes(4, "big") + reason.to_bytes(4, "big")))
+                await writer.drain()
+                return
+
+    async def main() -> None:
+        async with raw_upstream(goodbye) as url, server(every) as good, before(url.removeprefix("http://"), good) as (gate, ask):
+            for _ in range(4):
+                async with asyncio.timeout(10):
+                    assert [each async for each in ask(_several())] == SENT
+            await until(gate.idle)
+
+    clock.run(main())
+    assert goodbyes
+
+
+def test_a_server_that_says_goodbye_ends_its_calls_and_gets_no_more() -> None:
+    """As one that is replaced by a newer at the same address does: a call under way goes on, the next is the newer one's."""
+
+    async def newer(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        async for _ in messages:
+            yield b"newer"
+
+    async def main() -> None:
+        running = grpc.aio.server(handlers=[Handler(every)])
+        address = f"127.0.0.1:{running.add_insecure_port('127.0.0.1:0')}"
+        await running.start()
+        following = grpc.aio.server(handlers=[Handler(newer)])
+        try:
+            async with before(address, retries={"attempts": 0}) as (gate, ask):
+                going: asyncio.Queue[bytes] = asyncio.Queue()
+
+                async def asked() -> AsyncIterator[bytes]:
+                    while one := await going.get():
+                        yield one
+
+                call = ask(asked())
+                going.put_nowait(SENT[0])
+                assert await call.read() == SENT[0]
+                ending = asyncio.ensure_future(running.stop(10))
+                following.add_insecure_port(address)
+                await following.start()
+                of_newer = [b"newer"] * len(SENT)
+                async with asyncio.timeout(10):
+                    while (got := [each async for each in ask(_several())]) != of_newer:
+                        assert got == SENT  # The goodbye has not come yet.
+                    for _ in range(3):
+                        assert [each async for each in ask(_several())] == of_newer
+                for one in SENT[1:]:
+                    going.put_nowait(one)
+                    assert await call.read() == one
+                going.put_nowait(b"")
+                assert await call.read() is grpc.aio.EOF
+                assert dict(await call.trailing_metadata()) == {"one": "1", "two": "2"}
+                await ending
+                await until(gate.idle)
+        finally:
+            await running.stop(0)
+            await following.stop(0)
 
     clock.run(main())
 
