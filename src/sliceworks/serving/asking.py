@@ -11,6 +11,7 @@ import orjson
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.base.object_stream import Objects
+from sliceworks.serving.events import Events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -107,25 +108,12 @@ async def _plain(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
 
 async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[Object]:
     """The data of server-sent events, and of an answer that came whole."""
-    rest = b""
+    reader = Events()
     async for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            if (told := _event(line)) is not None:
-                yield told
-    if (told := _event(rest)) is not None:
+        for told in reader.feed(piece):
+            yield told
+    for told in reader.end():
         yield told
-
-
-def _event(line: bytes) -> Object | None:
-    content = line.strip().removeprefix(b"data:").strip()
-    if not content.startswith(b"{"):
-        return None
-    try:
-        told: Object = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return None
-    return told
 
 
 async def objects(pieces: AsyncIterator[bytes]) -> AsyncIterator[Object]:

@@ -100,6 +100,8 @@ class Call:
         return self.body
 
 
+PLAIN = b"accept-encoding: identity\r\n"
+"""Asks for no coding: who does not say so may be sent any."""
 _BETWEEN_TWO = {"connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade"}
 """Headers that concern two machines and nobody beyond them."""
 _SECRET = {"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"}
@@ -116,6 +118,8 @@ def request_head(call: Call, server: Server, length: int, *, plain: bool) -> byt
     for name, value in request.headers.items():
         if name not in _LEFT_OUT and not (plain and name == "accept-encoding"):
             parts.append(f"{name}: {value}\r\n".encode("latin-1"))
+    if plain:
+        parts.append(PLAIN)
     parts.append(b"x-request-id: %b\r\n" % call.id)
     parts.append(b"content-length: %d\r\n\r\n" % length if length or request.method == "POST" else b"\r\n")
     return b"".join(parts)

@@ -187,9 +187,9 @@ class Relay:
         reply.end()
 
     def _break(self, call: Call, exchange: Exchange, error: Exception) -> None:
-        """Tell a client amid a stream that no more will come: as an event where there are events, else by dropping the line."""
+        """Tell a client amid a stream that no more will come: as an event where there are plain ones, else by dropping the line."""
         refusal = slow_backend(str(error)) if isinstance(error, Late) else broken_backend(str(error))
-        if _is_stream(exchange):
+        if _is_stream(exchange) and not coding(exchange):
             call.reply.write(call.last_words(refusal))
             call.reply.end()
         else:
@@ -222,10 +222,12 @@ class Interrupted(Exception):
 def _flow(call: Call, exchange: Exchange, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
     """What passes a piece on. It runs for every token of every stream: all that it needs is at hand, and no more is done."""
     connection, meter = call.reply.connection, call.meter
+    # Between events there may be signs of life, and a long one comes in several pieces: those are no events.
+    least = 0 if _is_stream(exchange) else 1
 
     def flow(piece: bytes) -> None:
         write(piece)
-        meter.events += piece.count(b"data:") or 1
+        meter.events += piece.count(b"data:") or least
         if b'"usage"' in piece:
             meter.hear(piece)
         if connection.full:
@@ -236,6 +238,12 @@ def _flow(call: Call, exchange: Exchange, write: Callable[[bytes], None]) -> Cal
 
 def _is_stream(exchange: Exchange) -> bool:
     return exchange.header(b"content-type").startswith(b"text/event-stream")
+
+
+def coding(exchange: Exchange) -> bytes:
+    """The coding of an answer that nobody asked for. Who cannot read it here or beyond must not take it for plain text."""
+    found = exchange.header(b"content-encoding").lower()
+    return b"" if found == b"identity" else found
 
 
 def is_expected(exchange: Exchange, *, strict: bool = True) -> bool:

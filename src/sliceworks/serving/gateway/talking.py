@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.http.refusals import Refusal, malformed
 from sliceworks.serving import asking
+from sliceworks.serving.gateway.calls import PLAIN
 from sliceworks.serving.gateway.http.exchange import FIRST, Broken, Exchange
 from sliceworks.serving.gateway.refusals import broken_backend
-from sliceworks.serving.gateway.relay import foreign, is_expected
+from sliceworks.serving.gateway.relay import coding, foreign, is_expected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -85,7 +86,7 @@ async def _pieces(application: Application, call: Call, server: Server, question
     lines = "".join(f"{name}: {value}\r\n" for name, value in question.headers.items()).encode()
     start = f"POST {server.prefix}{question.path} HTTP/1.1\r\n".encode()
     length = b"content-length: %d\r\nx-request-id: %b\r\n\r\n" % (len(question.body), call.id)
-    head = start + server.host_line + server.authorization + lines + length
+    head = start + server.host_line + server.authorization + PLAIN + lines + length
     for fresh in (False, True):
         exchange = Exchange()
         with application.relay.watched(exchange, call):
@@ -110,6 +111,8 @@ def _heard(exchange: Exchange) -> asyncio.Queue[bytes | None]:
         raise foreign(exchange)
     if exchange.status != 200:
         raise _said_no(exchange)
+    if unread := coding(exchange):
+        raise broken_backend(f"it answered in the coding {unread.decode('latin-1')[:100]!r}, which was not asked for")
     heard: asyncio.Queue[bytes | None] = asyncio.Queue()
     for piece in exchange.pieces:
         heard.put_nowait(piece)

@@ -26,7 +26,7 @@ def whole(body: bytes) -> tuple[int, int] | None:
 
 
 class Meter:
-    """Counts the events of a stream, and keeps what one of them says of the usage."""
+    """Counts the events of a stream, or the pieces of one without events, and keeps what is said of the usage."""
 
     __slots__ = ("_told", "events", "first", "last")
 
@@ -36,11 +36,11 @@ class Meter:
         self._told: tuple[int, int] | None = None
 
     def see(self, piece: bytes, now: float) -> None:
-        """A piece passes."""
+        """A piece with events passes."""
         if not self.events:
             self.first = now
         self.last = now
-        self.events += piece.count(b"data:") or 1
+        self.events += piece.count(b"data:")
         self.hear(piece)
 
     def hear(self, piece: bytes) -> None:
