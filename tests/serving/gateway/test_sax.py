@@ -30,9 +30,11 @@ class FakeSax:
         self.published: dict[str, tuple[str, str, int]] = {}
         self.gate = threading.Event()
         self.gate.set()
+        self.patience: list[float] = []
 
     def generate(self, model: str, prompt: str, options: Mapping[str, float], timeout: float) -> list[tuple[str, float]]:
         self.asked.append((model, prompt, dict(options)))
+        self.patience.append(timeout)
         self.gate.wait(5)
         if prompt == "fail":
             raise RuntimeError("no model server is ready")
@@ -49,9 +51,12 @@ class FakeSax:
         heard(True, [])
 
     def score(self, model: str, prefix: str, suffixes: list[str], timeout: float) -> list[float]:
+        self.patience.append(timeout)
+        self.gate.wait(5)
         return [-float(len(each)) for each in suffixes]
 
     def details(self, model: str) -> dict[str, Any]:
+        self.gate.wait(5)
         return {"model": model, "model_path": "p", "checkpoint": "c", "max_replicas": 1, "active_replicas": 1}
 
     def publish(self, model: str, path: str, checkpoint: str, replicas: int) -> None:
@@ -132,6 +137,56 @@ def test_openais_protocol_on_a_model_of_sax() -> None:
 async def _rest(client: Client) -> Any:
     while piece := await client.chunk():
         yield piece
+
+
+ASKED: dict[str, Any] = {
+    "/generate": {"prompt": "hello", "model_id": "m"},
+    "/score": {"model_id": "m", "prefix": "a", "suffix": "b"},
+    "/v1/chat/completions": chat("hello"),
+}
+
+
+@pytest.mark.parametrize("path", ASKED)
+def test_sax_gets_the_time_that_a_request_has_left(path: str) -> None:
+    fake = FakeSax()
+
+    async def main() -> None:
+        async with gateway(spec(timeouts={"connect": "10s", "total": "20s"})) as gate, await Client.open(gate.port) as client:
+            gate.program.application.saxes = Saxes(lambda: fake)
+            group = gate.program.application.state.models["m"].group
+            group.servers[0].well = False
+            client.send("POST", path, ASKED[path])
+            await until(lambda: group.waiting == 1)
+            await clock.sleep(0.5)
+            group.servers[0].well = True
+            assert (await client.get()).status == 200
+
+    clock.run(main())
+    [patience] = fake.patience
+    assert 0 < patience <= 19.5
+
+
+@pytest.mark.parametrize("path", [*ASKED, "/listcell?model_id=m", "a stream"])
+def test_nobody_waits_for_a_sax_that_does_not_hold_its_time(path: str) -> None:
+    fake = FakeSax()
+    fake.gate.clear()
+
+    async def main() -> None:
+        async with gateway(spec(timeouts={"total": "300ms"}, retries={"attempts": 0})) as gate:
+            gate.program.application.saxes = Saxes(lambda: fake)
+            began = clock.stopwatch()
+            if path == "a stream":
+                got = await gate.ask("POST", "/v1/chat/completions", chat("hello", stream=True))
+                assert b'"content":"Hel"' in got.body
+                assert b'"code":"backend_timeout"' in got.body
+            else:
+                got = await gate.ask("POST" if path in ASKED else "GET", path, ASKED.get(path, b""))
+                assert got.status == 504
+            assert clock.stopwatch() - began < 3
+            assert gate.idle()
+            fake.gate.set()
+
+    clock.run(main())
 
 
 def test_threads_are_bounded() -> None:

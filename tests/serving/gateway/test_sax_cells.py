@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from tests.support.gateways import ask, chat, document, gateway
@@ -72,6 +74,12 @@ def test_a_server_that_goes_away_is_passed_over(there: Cell, cells: Cells, strea
     there.servers[1].busy = True
     with pytest.raises(RuntimeError, match="the server is going away"):
         cells.generate(MODEL, "hello", {}, 5)
+
+
+def test_the_time_of_a_call_is_for_all_its_tries_together(cells: Cells, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second goes by at each look at the clock: at the beginning, when servers are found, and before each try."""
+    monkeypatch.setattr(clock, "effort", Mock(side_effect=itertools.count(100.0)))
+    assert [left for _, left, _ in cells._tries(MODEL, 5)] == [3, 2]
 
 
 def test_a_refusal_is_no_reason_to_ask_another(there: Cell, cells: Cells) -> None:

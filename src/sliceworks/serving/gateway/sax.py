@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sliceworks.base.http.refusals import Refusal
+from sliceworks.serving.gateway.refusals import slow_backend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -166,8 +167,15 @@ class Saxes:
             self._client = self._make()
         return self._client
 
-    async def call(self, act: Callable[[Client], Any]) -> Any:
+    async def call(self, act: Callable[[Client], Any], patience: float | None = None) -> Any:
         """Ask something and wait for its end. Sax's errors become refusals; a thread that nobody waits for any more goes on."""
+        try:
+            async with asyncio.timeout(patience):
+                return await self._call(act)
+        except TimeoutError:
+            raise slow_backend("the time of the request is up") from None
+
+    async def _call(self, act: Callable[[Client], Any]) -> Any:
         client = self.client()
         if self._busy >= self._threads:
             raise Refusal(503, "no_backend", f"{self._threads} requests are at Sax already", retry_after=1)
@@ -199,7 +207,8 @@ class Saxes:
         def hear(last: bool, items: list[Item]) -> None:
             loop.call_soon_threadsafe(heard.put_nowait, None if last else items)
 
-        asking = asyncio.ensure_future(self.call(lambda client: client.generate_stream(model, prompt, options, timeout, hear)))
+        asked = self.call(lambda client: client.generate_stream(model, prompt, options, timeout, hear), timeout)
+        asking = asyncio.ensure_future(asked)
         asking.add_done_callback(lambda _: heard.put_nowait(None))
         standing = Standing()
         try:

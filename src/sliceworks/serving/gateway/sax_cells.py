@@ -114,10 +114,10 @@ class Cells:
     def generate_stream(self, model: str, prompt: str, options: Mapping[str, float], timeout: float, heard: Heard) -> None:
         """The same as it comes. Another server is asked only while nothing has come."""
         asked = LANGUAGE["GenerateRequest"](model_key=model, text=prompt, extra_inputs={"items": options})
-        for address, last in self._tries(model):
+        for address, left, last in self._tries(model, timeout):
             begun = False
             try:
-                for piece in self._stream(address, asked, timeout):
+                for piece in self._stream(address, asked, left):
                     begun = True
                     heard(False, [(item.text, item.prefix_len, [item.score]) for item in piece.items])
                 heard(True, [])
@@ -159,12 +159,12 @@ class Cells:
         return found[0]
 
     def _on_a_server(self, model: str, method: str, asked: Any, answer: str, timeout: float) -> Any:
-        for address, last in self._tries(model):
+        for address, left, last in self._tries(model, timeout):
             call = self._channel(address).unary_unary(
                 f"/{LANGUAGE.package}.LMService/{method}", type(asked).SerializeToString, LANGUAGE[answer].FromString
             )
             try:
-                return call(asked, timeout=timeout)
+                return call(asked, timeout=left)
             except grpc.RpcError as error:
                 self._missed(model, error, last=last)
         raise RuntimeError(f"no model server has {model}")
@@ -177,13 +177,14 @@ class Cells:
         )
         yield from call(asked, timeout=timeout)
 
-    def _tries(self, model: str) -> Iterator[tuple[str, bool]]:
-        """Every server of a model once, the next one first; and whether it is the last."""
+    def _tries(self, model: str, timeout: float) -> Iterator[tuple[str, float, bool]]:
+        """Every server of a model once, the next one first; how long it may take, and whether it is the last."""
+        until = clock.effort() + timeout
         servers = self._find(model)
         first = next(servers.turn)
         count = len(servers.addresses)
         for number in range(count):
-            yield servers.addresses[(first + number) % count], number == count - 1
+            yield servers.addresses[(first + number) % count], until - clock.effort(), number == count - 1
 
     def _find(self, model: str) -> _Servers:
         known, now = self._servers.get(model), clock.effort()

@@ -65,7 +65,7 @@ async def talk(
     if server.backend.kind == "sax":
         path, options, timeout = server.backend.url, sax_options(data, steps), call.left
         if data.get("stream") is not True:
-            found = await application.saxes.call(lambda client: client.generate(path, prompt, options, timeout))
+            found = await application.saxes.call(lambda client: client.generate(path, prompt, options, timeout), timeout)
             yield found[0][0] if found else ""
             return
         async for piece in application.saxes.stream(path, prompt, options, timeout):

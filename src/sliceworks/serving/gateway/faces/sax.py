@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.keys import Caller
     from sliceworks.serving.gateway.sax import Client
 
+    Act = Callable[[Client, str, float], dict[str, Any]]
+
 
 class Sax:
     """`/generate`, `/score` and `/listcell`. A model goes by its name here or by its path in the cell."""
@@ -54,21 +56,22 @@ class Sax:
             raise malformed(f"the model {served.name!r} is not served by Sax")
         return served
 
-    async def _answer(self, call: Call, act: Callable[[Client, str], dict[str, Any]]) -> None:
-        server = await call.served.group.choose((), call.served.timeouts.connect)
+    async def _answer(self, call: Call, act: Act) -> None:
+        server = await call.another([])
         server.began(call)
         failed, judged = True, False
         try:
-            told = await self._application.saxes.call(lambda client: act(client, server.backend.url))
+            left = call.left
+            told = await self._application.saxes.call(lambda client: act(client, server.backend.url, left), left)
             failed, judged = False, True
         except Refusal as refusal:
-            judged = refusal.status == 500
+            judged = refusal.status in {500, 504}
             raise
         finally:
             server.ended(call, failed=failed, judged=judged)
         call.reply.send(200, [JSON, *call.told_back()], orjson.dumps(told))
 
-    def _generate(self, served: Served, data: dict[str, Any]) -> Callable[[Client, str], dict[str, Any]]:
+    def _generate(self, served: Served, data: dict[str, Any]) -> Act:
         prompt, given = data.get("prompt"), data.get("model_options") or {}
         if not isinstance(prompt, str) or not isinstance(given, dict):
             raise malformed("prompt must be a text and model_options an object")
@@ -78,15 +81,14 @@ class Sax:
         if served.max_tokens is not None and (steps or 0) > served.max_tokens:
             raise Refusal(400, "too_many_tokens", f"per_example_max_decode_steps is at most {served.max_tokens} here")
         options = sax_options(given, steps)
-        timeout = served.timeouts.total
-        return lambda client, path: {"completions": client.generate(path, prompt, options, timeout)}
+        return lambda client, path, left: {"completions": client.generate(path, prompt, options, left)}
 
-    def _score(self, served: Served, data: dict[str, Any]) -> Callable[[Client, str], dict[str, Any]]:
+    def _score(self, served: Served, data: dict[str, Any]) -> Act:
         prefix, suffixes = data.get("prefix", data.get("prompt")), data.get("suffix", data.get("suffixes"))
         suffixes = [suffixes] if isinstance(suffixes, str) else suffixes
         if not isinstance(prefix, str) or not isinstance(suffixes, list) or not all(isinstance(each, str) for each in suffixes):
             raise malformed("prefix must be a text and suffix a text or a list of texts")
-        return lambda client, path: {"scores": client.score(path, prefix, suffixes, served.timeouts.total)}
+        return lambda client, path, left: {"scores": client.score(path, prefix, suffixes, left)}
 
-    def _list(self, served: Served, data: dict[str, Any]) -> Callable[[Client, str], dict[str, Any]]:
-        return lambda client, path: client.details(path)
+    def _list(self, served: Served, data: dict[str, Any]) -> Act:
+        return lambda client, path, _: client.details(path)
