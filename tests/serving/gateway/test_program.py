@@ -80,6 +80,42 @@ def test_who_waits_for_a_server_gets_one_of_the_changed_document(tmp_path: Path)
     clock.run(main())
 
 
+def test_who_waits_for_a_model_that_a_changed_document_drops_is_told_so(tmp_path: Path) -> None:
+    """At once. Who began to be served goes on, and a name that another model has now is not said to be unknown."""
+    file = tmp_path / "gateway.yaml"
+    times = {"timeouts": {"connect": "20s"}}
+
+    async def main() -> None:
+        async with upstream(models=("*",), token_time=0.02) as well:
+            m, n, o = model("http://127.0.0.1:1"), model(well.url, "n"), model("http://127.0.0.1:1", "o")
+            write(file, {"models": [m, n, o], **times})
+            async with (
+                gateway(read_document(file).spec, file) as gate,
+                await Client.open(gate.port) as waiting,
+                await Client.open(gate.port) as served,
+                await Client.open(gate.port) as other,
+            ):
+                models = gate.program.application.state.models
+                await until(lambda: not models["m"].group.servers[0].well and not models["o"].group.servers[0].well)
+                waiting.send("POST", "/v1/chat/completions", chat())
+                other.send("POST", "/v1/chat/completions", chat(model="o"))
+                served.send("POST", "/v1/chat/completions", chat("a b c d e f g h i j k l", model="n", stream=True))
+                await served.head()
+                await until(lambda: models["m"].group.waiting == models["o"].group.waiting == 1)
+                write(file, {"models": [m, n, o], **times, "drain": "1s"})
+                await gate.program.reload()
+                write(file, {"models": [{**model(well.url, "p"), "aliases": ["o"]}], **times})
+                await gate.program.reload()
+                async with asyncio.timeout(5):
+                    got = await waiting.get()
+                    assert (await other.get()).status == 503
+                assert (got.status, got.json["error"]["code"]) == (404, "model_not_found")
+                assert (await gate.ask("POST", "/v1/chat/completions", chat(model="o"))).status == 200
+                assert [piece async for piece in _rest(served)][-1].endswith(b"[DONE]\n\n")
+
+    clock.run(main())
+
+
 async def _rest(client: Client) -> Any:
     while piece := await client.chunk():
         yield piece

@@ -17,6 +17,7 @@ from sliceworks.serving.gateway.app import Application
 from sliceworks.serving.gateway.certificates import Certificates
 from sliceworks.serving.gateway.gauges import watch
 from sliceworks.serving.gateway.health import HealthChecks
+from sliceworks.serving.gateway.refusals import no_backend, unknown_model
 from sliceworks.serving.gateway.state import State, read_document, secret_files
 
 if TYPE_CHECKING:
@@ -178,6 +179,8 @@ class Program:
         for name, served in before.models.items():
             if (heir := state.models.get(name)) is not None:
                 served.group.hand_over(heir.group)
+            else:
+                served.group.end(unknown_model if state.find(name) is None else no_backend)
         self.server.limits = replace(self.server.limits, body=state.spec.caps.body)
         self.checks.follow()
         self._discover(client)

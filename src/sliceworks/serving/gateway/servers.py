@@ -13,8 +13,9 @@ from sliceworks.serving.gateway.http.pool import Pool
 from sliceworks.serving.gateway.refusals import no_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from sliceworks.base.http.refusals import Refusal
     from sliceworks.specs.gateway import Backend, Balancing, Health
 
     Traits = tuple[Backend, Health, float, bytes, bytes | None]
@@ -152,6 +153,8 @@ class Group:
         self.waiting = 0
         self._heir: Group | None = None
         """Who has the model's servers since the document changed."""
+        self._end: Callable[[str], Refusal] | None = None
+        """What is said since the document has the model no more."""
 
     def pick(self, avoid: Iterable[Server] = ()) -> Server | None:
         """The server with the fewest requests for its share; of several alike each in its turn."""
@@ -173,6 +176,7 @@ class Group:
         server = self.pick(avoid)
         if server is not None:
             return server
+        self._check()
         if self.waiting >= self.balancing.waiting or patience <= 0:
             raise no_backend(self.model)
         self.waiting += 1
@@ -180,12 +184,20 @@ class Group:
             async with asyncio.timeout(patience):
                 while server is None:
                     await self._news()
+                    self._check()
                     server = self.pick(avoid)
         except TimeoutError:
             raise no_backend(self.model) from None
         finally:
             self.waiting -= 1
         return server
+
+    def _check(self) -> None:
+        """Raise the Refusal where no server will come."""
+        if self._heir is not None:
+            self._heir._check()
+        elif self._end is not None:
+            raise self._end(self.model)
 
     async def another(self, tried: list[Server], patience: float) -> Server:
         """The next server to ask. One that has just failed is given a moment, where there is no other."""
@@ -211,6 +223,11 @@ class Group:
     def hand_over(self, heir: Group) -> None:
         """Have requests of an older document that still want a server get one of the newer."""
         self._heir = heir
+        self.tell()
+
+    def end(self, words: Callable[[str], Refusal]) -> None:
+        """Have no servers any more, for nobody: who wants one is told these words."""
+        self._end, self.servers = words, []
         self.tell()
 
     def replace(self, servers: Iterable[Server]) -> list[Server]:
