@@ -104,6 +104,31 @@ def test_bytes_are_not_touched() -> None:
     clock.run(main())
 
 
+def test_the_line_of_a_request_is_written_anew() -> None:
+    """More spaces than one are let pass, as there is one way alone to read them; servers see none of that."""
+    heads: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            heads.append((await read_request(reader))[0])
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
+
+    async def main() -> None:
+        async with (
+            raw_upstream(answer) as url,
+            gateway(document(url, kind="openai")) as gate,
+            await Client.open(gate.port) as client,
+        ):
+            body = b'{"model": "m"}'
+            head = b"POST   /v1/chat/completions?a=b   HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+            client.writer.write((head + body) * 2)
+            assert [(await client.get()).status for _ in range(2)] == [200, 200]
+
+    clock.run(main())
+    lines = [head.partition(b"\r\n")[0] for head in heads if head.startswith(b"POST")]
+    assert lines == [b"POST /v1/chat/completions?a=b HTTP/1.1"] * 2
+
+
 def test_a_server_that_knows_the_model_by_another_name_is_asked_for_that() -> None:
     async def main() -> None:
         async with upstream(models=("its-own-name",)) as echo:
