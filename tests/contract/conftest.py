@@ -63,12 +63,8 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture
 def ns(api: Api) -> str:
-    """A fresh namespace of its own for each case, with the service account that pods need."""
-    name = unique("case")
-    api.post("/api/v1/namespaces", {"metadata": {"name": name}}).ok(201)
-    account = api.post(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
-    assert account.status in (201, 409)
-    return name
+    """A fresh namespace of its own for each case."""
+    return fresh_namespace(api)
 
 
 @pytest.fixture
@@ -87,6 +83,15 @@ def published(api: Api, core: str) -> None:
 def unique_name() -> str:
     """A name that no other case uses, for objects outside namespaces."""
     return unique("thing")
+
+
+def fresh_namespace(api: Api) -> str:
+    """A namespace that no other case uses, with the service account that pods need."""
+    name = unique("case")
+    api.post("/api/v1/namespaces", {"metadata": {"name": name}}).ok(201)
+    account = api.post(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+    assert account.status in (201, 409)
+    return name
 
 
 def unique(prefix: str) -> str:

@@ -100,6 +100,17 @@ class JobSetManager:
                     webhook["objectSelector"] = {"matchExpressions": [exists]}
             document["metadata"]["name"] = f"jobset-{document['metadata']['name']}"
             self._api.post(f"/apis/admissionregistration.k8s.io/v1/{_KINDS[document['kind']]}", document).ok(201)
+        eventually(self._asked, what="an API server that asks JobSet's webhooks")
+
+    def _asked(self) -> bool:
+        """Whether the API server knows the webhooks: on one line those that change objects, on another those that refuse some."""
+        job = {"name": "a", "template": {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "x"}]}}}}}
+        body = {"metadata": {"name": "probe"}, "spec": {"replicatedJobs": [job]}}
+        wrong = {"replicatedJobs": [job], "successPolicy": {"operator": "All", "targetReplicatedJobs": ["other"]}}
+        kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+        home, dry = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets", {"dryRun": "All"}
+        taken, refused = (self._api.post(home, {**kind, **each}, dry) for each in (body, {**body, "spec": wrong}))
+        return taken.status == 201 and "startupPolicy" in taken.json["spec"] and "admission webhook" in refused.text
 
 
 def _answers(url: str) -> bool:

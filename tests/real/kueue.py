@@ -32,6 +32,7 @@ _KINDS = {
 _WANTED = ("job", "jobset", "clusterqueue", "cohort", "resourceflavor", "workload")
 _FRAMEWORKS = ("batch/job", "jobset.x-k8s.io/jobset")
 _PODS = ("pod", "deployment", "statefulset")
+_QUEUE = "kueue.x-k8s.io/queue-name"
 _PATCHES = "config/components/crd/patches"
 # Kueue reads the certificate of its metrics from here when it does not make its own; the place is not configurable.
 _METRICS = Path("/etc/kueue/metrics/certs")
@@ -117,6 +118,17 @@ class KueueManager:
                 webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self._port}{path}", "caBundle": self._authority}
             document["metadata"]["name"] = f"kueue-{document['metadata']['name']}"
             self._api.post(f"/apis/admissionregistration.k8s.io/v1/{_KINDS[document['kind']]}", document).ok(201)
+        eventually(self._asked, what="an API server that asks Kueue's webhooks")
+
+    def _asked(self) -> bool:
+        """Whether the API server knows the webhooks: on one line those that change objects, on another those that refuse some."""
+        pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}
+        home, dry = "/apis/batch/v1/namespaces/default/jobs", {"dryRun": "All"}
+        taken, refused = (
+            self._api.post(home, {"metadata": {"name": "probe", "labels": {_QUEUE: queue}}, "spec": {"template": pod}}, dry)
+            for queue in ("queue", "Not_A_Name")
+        )
+        return taken.status == 201 and bool(taken.json["spec"]["suspend"]) and "admission webhook" in refused.text
 
 
 def lay_certificate(made: Certificates, folder: Path) -> None:

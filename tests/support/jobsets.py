@@ -19,6 +19,7 @@ GROUP = "/apis/jobset.x-k8s.io/v1alpha2"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
 POOL = "cloud.google.com/gke-nodepool"
+_TWICE = ("JobCreationFailed", "HeadlessServiceCreationFailed")
 _SUFFIX = re.compile(r"(-\d+-\d+-)[bcdfghjklmnpqrstvwxz2456789]{5}$")
 
 
@@ -133,10 +134,11 @@ class Played:
         self.api.post(f"{self._core}/pods/{name}/binding", {"metadata": {"name": name}, "target": target}).ok()
 
     def events(self, *, creation: bool = False) -> list[list[str]]:
-        """What was told about the JobSet, oldest first. The real one sometimes makes a Job twice, as its view lags: left out."""
+        """What was told about the JobSet, oldest first. The real one may make a Job or its Service twice, as its view lags: that
+        is left out."""
         query = {"fieldSelector": f"involvedObject.kind=JobSet,involvedObject.name={self.name}"}
         items = self.api.get(f"{self._core}/events", query).ok().json["items"]
-        items = [event for event in items if creation or event["reason"] != "JobCreationFailed"]
+        items = [event for event in items if creation or event["reason"] not in _TWICE]
         told = sorted(items, key=lambda event: (event["eventTime"], event["metadata"]["name"]))
         return [[event["type"], event["reason"], event["message"], event["reportingComponent"], event["action"]] for event in told]
 
@@ -166,16 +168,19 @@ class Played:
 
     def check(self, case: str, *, real: bool, seen: Any = None, whole: bool = False) -> None:
         """Compare with what the real JobSet did: the picture of everything, once it has settled, unless something else was seen."""
+        if seen is None:
+            self.settles(case, lambda: self.picture(whole=whole), real=real)
+        else:
+            goldens.check("workloads_jobset", case, seen, real=real, words=self.words())
+
+    def settles(self, case: str, look: Callable[[], Any], *, real: bool) -> None:
+        """Compare with where the real JobSet came to rest, once this one does."""
 
         def same() -> bool:
-            found = self.picture(whole=whole) if seen is None else seen
-            goldens.check("workloads_jobset", case, found, real=real, words=self.words())
+            goldens.check("workloads_jobset", case, look(), real=real, words=self.words())
             return True
 
-        if seen is None:
-            self.until(same, f"the picture {case}")
-        else:
-            same()
+        self.until(same, f"the picture {case}")
 
 
 def pod_picture(pod: Obj) -> Obj:

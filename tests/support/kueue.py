@@ -65,7 +65,7 @@ class Desk:
         ]
 
     def queue(self, name: str, *flavors: Obj, cohort: str = "", local: bool = True, **spec: Any) -> str:
-        """A ClusterQueue, its flavors where they are missing, and a LocalQueue of the same name."""
+        """A ClusterQueue, its flavors where they are missing, and a LocalQueue of the same name, once Kueue knows both."""
         for flavor in flavors:
             if self.api.get(f"{GROUP}/resourceflavors/{self.own(flavor['name'])}").status == 404:
                 self.flavor(flavor["name"])
@@ -75,6 +75,7 @@ class Desk:
         self.make("ClusterQueue", "clusterqueues", self.own(name), full).ok(201)
         if local:
             self.local(name, self.own(name))
+            self.until(lambda: self.local_status(name)["conditions"], f"the LocalQueue {name} says how it is")
         self.until(lambda: self._condition(self.get_queue(name), "Active"), f"{name} says how it is")
         return self.own(name)
 
@@ -231,6 +232,15 @@ class Desk:
     def local_status(self, name: str) -> Obj:
         status = self.api.get(self.local_path(name)).ok().json.get("status") or {}
         return {**status, "conditions": brief(status.get("conditions"))}
+
+    def settles(self, case: str, look: Callable[[], Any]) -> None:
+        """Compare with where the real Kueue came to rest, once this one does: what it writes comes piece by piece."""
+
+        def same() -> bool:
+            self.compare(case, look())
+            return True
+
+        eventually(same, what=case)
 
     def compare(self, case: str, seen: Any) -> None:
         """Compare with what the real Kueue did."""

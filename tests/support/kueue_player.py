@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from tests.support.known_namespaces import until_known
 from tests.support.kueue import GROUP, PRIORITY, QUEUE
 from tests.support.kueue_worlds import STEPS, Job, World
 from tests.support.quiet import Quiet
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.http import Api
 
 Obj = dict[str, Any]
-_REST = 2.0
+_REST = 1.5
 
 
 class Player:
@@ -22,6 +25,7 @@ class Player:
 
     def __init__(self, api: Api, prefix: str, worlds: list[World]) -> None:
         self._api, self._prefix, self._worlds = api, prefix, worlds
+        self._aside, self._errands = f"{prefix}-aside", itertools.count()
         self.seen: dict[int, list[dict[str, str]]] = {world.seed: [] for world in worlds}
         self._made: set[tuple[int, str]] = set()
         self._deleted: set[tuple[int, str]] = set()
@@ -31,6 +35,8 @@ class Player:
         with ThreadPoolExecutor(8) as hands, Quiet(self._api, f"{GROUP}/workloads", essence=_essence) as quiet:
             list(hands.map(self._priority, range(1, 100)))
             list(hands.map(self._build, self._worlds))
+            self._api.post("/api/v1/namespaces", {"metadata": {"name": self._aside}}).ok(201)
+            until_known(self._api, self._aside)
             quiet.rest(_REST)
             for number in range(STEPS):
                 list(hands.map(lambda world: self._step(world, world.steps[number]), self._worlds))  # noqa: B023
@@ -117,11 +123,27 @@ class Player:
     def _still(self, quiet: Quiet) -> dict[int, dict[str, str]]:
         """Who is admitted, once nothing has changed for a while."""
         for _ in range(30):
-            quiet.rest(_REST)
+            quiet.rest(_REST, self._errand)
             admitted = self._admitted()
             if admitted is not None:
                 return admitted
         raise AssertionError("some Workloads never came, or never went")
+
+    def _errand(self) -> None:
+        """A job of nobody's world, which leads nowhere: Kueue says so when it comes to it."""
+        name = f"errand-{next(self._errands)}"
+        container = {"name": "c", "image": "x"}
+        spec = {"restartPolicy": "Never", "schedulerName": "nobody", "containers": [container]}
+        body = {"metadata": {"name": name, "labels": {QUEUE: "nowhere"}}, "spec": {"template": {"spec": spec}}}
+        self._api.post(f"/apis/batch/v1/namespaces/{self._aside}/jobs", body).ok(201)
+        workloads = f"{GROUP}/namespaces/{self._aside}/workloads"
+
+        def told() -> bool:
+            items = self._api.get(workloads).ok().json["items"]
+            own = [item for item in items if item["metadata"]["ownerReferences"][0]["name"] == name]
+            return any((item.get("status") or {}).get("conditions") for item in own)
+
+        eventually(told, what="a word from Kueue")
 
     def _note(self, admitted: dict[int, dict[str, str]]) -> None:
         for seed, jobs in admitted.items():

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support import goldens
 from tests.support.kueue import GROUP, PRIORITY, QUEUE, Desk, brief, workload_picture
-from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.http import Answer
@@ -113,15 +112,6 @@ class PodDesk(Desk):
     def compare(self, case: str, seen: Any) -> None:
         words = {item["metadata"]["name"]: f"WORKLOAD({name})" for name, item in self.workloads().items() if not _grouped(item)}
         goldens.check("workloads_kueue_pods", case, seen, real=self.real, words={**words, self.ns: "NS"})
-
-    def compare_group(self, case: str, group: str) -> None:
-        """Compare a group's picture once it has come to rest: its pods take a moment longer than its quota."""
-
-        def same() -> bool:
-            self.compare(case, self.group_picture(group))
-            return True
-
-        eventually(same, what=case)
 
 
 def _grouped(workload: Obj) -> bool:

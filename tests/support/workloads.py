@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
 Object = dict[str, Any]
+_numbers = itertools.count()
+_AGAIN = {"Suspended", "Resumed", "SawCompletedJob", "FailedDaemonPod"}
+"""Reasons of what a controller says before it writes: one that has not heard yet of its last write says it again."""
 _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=$|[ \",])")
 _PATHS = {
     "Pod": "/api/v1",
@@ -125,6 +129,28 @@ class Lab:
             self.phase(pod, "Running", ready=True)
         return found
 
+    def caught_up(self) -> None:
+        """Wait until the controllers know all pods as they are now: those come to them on a line of their own.
+
+        A pod that is made last is counted last. It goes when the garbage collector knows it, and then that knows all the others.
+        """
+        home, mark = "/apis/apps/v1/namespaces/default/replicasets", f"mark-{self.ns}-{next(_numbers)}"
+        labels = {"mark": mark}
+        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template(labels=labels)}
+        self.api.post(home, {"metadata": {"name": mark}, "spec": spec}).ok(201)
+        path, query = f"{home}/{mark}", {"labelSelector": f"mark={mark}"}
+        eventually(lambda: self.api.get(path).ok(200).json["status"].get("replicas") == 1, what="controllers that know all pods")
+        self.api.delete(path, {"propagationPolicy": "Background"}).ok()
+        eventually(lambda: not self.api.get("/api/v1/namespaces/default/pods", query).ok(200).names, what="its pod goes")
+
+    def allow_pods(self, most: int) -> str:
+        """A quota for pods, once the API server keeps to it, which hears of it on a line of its own: then it takes no Secret."""
+        quotas, hard = f"/api/v1/namespaces/{self.ns}/resourcequotas", {"pods": str(most), "count/secrets": "0"}
+        self.api.post(quotas, {"metadata": {"name": "none"}, "spec": {"hard": hard}}).ok(201)
+        secrets, probe = f"/api/v1/namespaces/{self.ns}/secrets", {"metadata": {"name": "probe"}}
+        eventually(lambda: self.api.post(secrets, probe, {"dryRun": "All"}).status == 403, what="a quota that is kept")
+        return f"{quotas}/none"
+
     def remove(self, pod: Object | str) -> None:
         """End a pod that is being deleted, as a kubelet does."""
         name = pod if isinstance(pod, str) else pod["metadata"]["name"]
@@ -141,7 +167,8 @@ class Lab:
 
         found = eventually(look, what=f"the event {last} on {kind} {name}")
         told = [
-            {name: event.get(name) for name in ("type", "reason", "message", "count")} | {"by": event["source"]["component"]}
+            {name: event.get(name) for name in ("type", "reason", "message")}
+            | {"count": 1 if event["reason"] in _AGAIN else event["count"], "by": event["source"]["component"]}
             for event in found
         ]
         return sorted(told, key=lambda event: (event["reason"], self._named(_SUFFIX.sub("", event["message"])), event["message"]))
@@ -150,6 +177,15 @@ class Lab:
         for own, word in self.words.items():
             text = text.replace(own, word)
         return text
+
+    def settles(self, module: str, case: str, look: Callable[[], Any]) -> None:
+        """Compare with where the real cluster came to rest, once this one does."""
+
+        def same() -> bool:
+            self.check(module, case, look())
+            return True
+
+        eventually(same, what=case)
 
     def check(self, module: str, case: str, seen: Any) -> None:
         """Compare with what the real cluster did."""

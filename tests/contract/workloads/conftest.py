@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.contract.conftest import fresh_namespace
 from tests.support.jobset_gates import Gates, install
 from tests.support.jobsets import Played
+from tests.support.known_namespaces import Known
 from tests.support.kueue_settings import Settings, installed
 from tests.support.scheduling import Stage
 from tests.support.shared import Shared
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.http import Api
     from tests.support.kueue import Desk
+
+_known: dict[str, Known] = {}
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +43,15 @@ def cluster(request: pytest.FixtureRequest, shared: Shared) -> Iterator[Cluster]
     yield shared.get(request.param, name, podless=podless, hurried=hurried)
     if not name:
         shared.stop(request.param, name)
+
+
+@pytest.fixture
+def ns(request: pytest.FixtureRequest, cluster: Cluster, api: Api) -> str:
+    """A fresh namespace of its own for each case, which Kueue knows where a case has to do with it."""
+    if "kueue" not in request.fixturenames:
+        return fresh_namespace(api)
+    known = _known.setdefault(cluster.token, Known(api, lambda: fresh_namespace(api)))
+    return known.take()
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,6 @@ def scene(cluster: Cluster) -> Iterator[Scene]:
     made.target("Deployment", "twice", 1)
     made.autoscaler("first", 1, 3, target="twice")
     made.autoscaler("second", 1, 3, target="twice")
-    made.target("Deployment", "left", 1)
     made.autoscaler("left", 2, 3)
     made.lab.delete(KIND, "left")
     yield made
@@ -110,6 +109,10 @@ def test_two_scale_the_same(scene: Scene) -> None:
 
 
 def test_a_deleted_one_does_nothing(scene: Scene) -> None:
+    """Who has heard of one that was made later has heard that it is gone."""
     scene.autoscaler("later", 1, 3, target="missing")
     scene.told("later", "FailedGetScale")
+    scene.target("Deployment", "left", 1)
+    scene.autoscaler("last", 1, 3, target="missing")
+    scene.told("last", "FailedGetScale")
     assert scene.replicas("Deployment", "left") == 1

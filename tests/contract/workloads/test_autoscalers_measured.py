@@ -51,6 +51,7 @@ def use(scene: Scene, name: str, count: int, memory: str) -> None:
         when = {"timestamp": pod["metadata"]["creationTimestamp"], "window": "30s"}
         body = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetrics", "metadata": metadata, **usage, **when}
         eventually(lambda body=body: scene.lab.api.post(path, body).status == 201, what="a reading")  # type: ignore[misc]
+    scene.lab.until("Deployment", name, lambda found: found["status"].get("readyReplicas") == count, "controllers that know this")
 
 
 def letters(scene: Scene, name: str, queue: str, value: str) -> None:
@@ -88,6 +89,8 @@ def arranged(cluster: Cluster) -> Scene:
         ("calm", 2, "105Mi"),
     ):  # fmt: skip
         use(made, name, count, memory)
+    for name in ("post", "unread"):
+        made.lab.until("Deployment", name, lambda found: found["status"].get("replicas") == 1)
     letters(made, "first", "in", "50")
     letters(made, "second", "in", "40")
     letters(made, "third", "out", "1000")

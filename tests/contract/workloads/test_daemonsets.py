@@ -24,9 +24,11 @@ class Fleet:
         self.lab, self.prefix = lab, prefix
         self.names: list[str] = []
 
-    def add(self, name: str) -> str:
+    def add(self, name: str, effect: str | None = None) -> str:
+        """A node, which may have its taint from the start: one that comes later may come too late."""
         full = f"{self.prefix}-{name}"
-        self.lab.api.post("/api/v1/nodes", {"metadata": {"name": full, "labels": {"fleet": self.prefix}}}).ok(201)
+        metadata = {"name": full, "labels": {"fleet": self.prefix}}
+        self.lab.api.post("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": _bad(effect)}}).ok(201)
         well = {"type": "Ready", "status": "True", "lastHeartbeatTime": None, "lastTransitionTime": None, "reason": "Told"}
         size = {"cpu": "8", "memory": "32Gi", "pods": "110"}
         status = {"conditions": [well], "capacity": size, "allocatable": size}
@@ -36,12 +38,15 @@ class Fleet:
         return full
 
     def taint(self, name: str, effect: str | None) -> None:
-        taints = [{"key": "example.com/bad", "effect": effect}] if effect else None
-        self.lab.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": taints}}).ok(200)
+        self.lab.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": _bad(effect)}}).ok(200)
 
     def close(self) -> None:
         for name in self.names:
             self.lab.api.delete(f"/api/v1/nodes/{name}")
+
+
+def _bad(effect: str | None) -> list[Object] | None:
+    return [{"key": "example.com/bad", "effect": effect}] if effect else None
 
 
 @pytest.fixture
@@ -96,8 +101,7 @@ def test_one_on_each_node(lab: Lab, fleet: Fleet) -> None:
 
 
 def test_taints(lab: Lab, fleet: Fleet) -> None:
-    first, second = fleet.add("a"), fleet.add("b")
-    fleet.taint(second, "NoSchedule")
+    first, second = fleet.add("a"), fleet.add("b", "NoSchedule")
     daemon_set(lab, fleet)
     placed(lab, first)
     fleet.taint(second, None)

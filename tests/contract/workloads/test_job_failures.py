@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,11 +30,12 @@ def test_backoff_limit(lab: Lab) -> None:
 def test_failed_pod_is_replaced_after_a_while(lab: Lab) -> None:
     job(lab, backoffLimit=1)
     (first,) = lab.pods(1)
-    start = time.monotonic()
     lab.phase(first, "Failed", 1)
     lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
     (second,) = lab.pods(1)
-    assert time.monotonic() - start > 5
+    # It ended in the second in which it was made, as this kubelet says.
+    ended, made = (datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in (first, second))
+    assert (made - ended).total_seconds() >= 9
     lab.phase(second, "Succeeded", 0)
     done(lab, "one failure")
 
@@ -53,15 +54,13 @@ def test_failing_ends_other_pods(lab: Lab) -> None:
     lab.phase(first, "Failed", 1)
     found = lab.until_condition("Job", "work", "FailureTarget")
     assert [each["type"] for each in found["status"]["conditions"]] == ["FailureTarget"]
-    found = lab.until("Job", "work", lambda found: found["status"].get("terminating") == 1)
-    lab.check("jobs", "failing", {"status": found["status"]})
+    lab.settles("jobs", "failing", lambda: {"status": lab.get("Job", "work")["status"]})
     lab.remove(second)
     done(lab, "failed after others ended", condition="Failed", last="BackoffLimitExceeded")
 
 
 def test_deadline(lab: Lab) -> None:
     job(lab, activeDeadlineSeconds=2)
-    lab.pods(1)
     done(lab, "deadline", condition="Failed", last="DeadlineExceeded")
 
 

@@ -123,11 +123,14 @@ def test_suspend_and_resume(lab: Lab) -> None:
     lab.phase(first, "Succeeded", 0)
     lab.until("Job", "work", lambda found: found["status"].get("succeeded") == 1)
     lab.patch("Job", "work", {"spec": {"suspend": True}})
-    found = lab.until_condition("Job", "work", "Suspended")
-    found = lab.until("Job", "work", lambda found: not found["status"].get("active") and found["status"].get("terminating") == 0)
-    lab.check("jobs", "suspended", {"status": found["status"], "events": lab.events("Job", "work", "Suspended")})
+    lab.until_condition("Job", "work", "Suspended")
+    lab.settles(
+        "jobs",
+        "suspended",
+        lambda: {"status": lab.get("Job", "work")["status"], "events": lab.events("Job", "work", "Suspended")},
+    )
     lab.patch("Job", "work", {"spec": {"suspend": False}})
-    found = lab.until_condition("Job", "work", "Suspended", "False")
+    lab.until_condition("Job", "work", "Suspended", "False")
     (pod,) = lab.pods(1)
     lab.phase(pod, "Succeeded", 0)
     done(lab, "suspended and resumed")
@@ -137,6 +140,7 @@ def test_fewer_and_more_at_once(lab: Lab) -> None:
     job(lab, parallelism=3, completions=6)
     pods = lab.pods(3)
     lab.phase(pods[1], "Running", ready=True)
+    lab.until("Job", "work", lambda found: found["status"].get("ready") == 1)
     lab.patch("Job", "work", {"spec": {"parallelism": 1}})
     (left,) = lab.pods(1)
     assert left["metadata"]["name"] == pods[1]["metadata"]["name"]
@@ -168,8 +172,7 @@ def test_deleted_pod_is_replaced(lab: Lab) -> None:
     job(lab, backoffLimit=2, pod={"nodeName": "nowhere"})
     (pod,) = lab.pods(1)
     lab.delete("Pod", pod["metadata"]["name"])
-    found = lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
-    assert found["status"]["terminating"] == 1
+    lab.until("Job", "work", lambda found: (found["status"].get("failed"), found["status"].get("terminating")) == (1, 1))
     lab.remove(pod)
 
 
@@ -180,7 +183,7 @@ def test_replaced_only_once_failed(lab: Lab) -> None:
     found = lab.until("Job", "work", lambda found: found["status"].get("terminating") == 1)
     assert found["status"].get("active") is None
     assert found["status"].get("failed") is None
-    lab.check("jobs", "waiting for a pod to end", {"status": found["status"]})
+    lab.settles("jobs", "waiting for a pod to end", lambda: {"status": lab.get("Job", "work")["status"]})
     lab.phase(pod, "Failed", 137)
     found = lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
     assert len(lab.pods(1)) == 1
@@ -204,6 +207,7 @@ def test_deletion_takes_the_pods(lab: Lab) -> None:
 def test_orphans_lose_their_finalizer(lab: Lab) -> None:
     job(lab)
     lab.pods(1)
+    lab.caught_up()
     lab.delete("Job", "work", propagationPolicy="Orphan")
 
     def free() -> bool:
@@ -221,9 +225,7 @@ def test_managed_by_another(lab: Lab) -> None:
 
 
 def test_pods_that_cannot_be_made(lab: Lab) -> None:
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "1"}}}
-    lab.api.post(f"/api/v1/namespaces/{lab.ns}/resourcequotas", quota).ok(201)
-    eventually(lambda: lab.api.get(f"/api/v1/namespaces/{lab.ns}/resourcequotas/none").json.get("status", {}).get("hard"))
+    lab.allow_pods(1)
     job(lab, parallelism=3, completions=3)
     lab.pods(1)
     told = lab.events("Job", "work", "FailedCreate")
@@ -241,8 +243,7 @@ def test_one_fails_beside_one_that_is_ready(lab: Lab) -> None:
     lab.phase(first, "Running", ready=True)
     lab.until("Job", "work", lambda found: found["status"].get("ready") == 1)
     lab.phase(second, "Failed", 1)
-    found = lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
-    lab.check("jobs", "one fails beside a ready one", {"status": found["status"]})
+    lab.settles("jobs", "one fails beside a ready one", lambda: {"status": lab.get("Job", "work")["status"]})
 
 
 def test_adoption(lab: Lab) -> None:
@@ -251,6 +252,7 @@ def test_adoption(lab: Lab) -> None:
     body = {"selector": selector, "manualSelector": True, "template": template(labels={"own": "yes"}, restartPolicy="Never")}
     pod = {"metadata": {"name": "stray", "labels": {"own": "yes"}}, "spec": template(restartPolicy="Never")["spec"]}
     lab.api.post(lab.path("Pod"), pod).ok(201)
+    lab.caught_up()
     lab.create("Job", "work", body)
 
     def adopted() -> bool:
@@ -261,6 +263,5 @@ def test_adoption(lab: Lab) -> None:
     assert lab.get("Job", "work")["spec"]["parallelism"] == 1
     lab.phase("stray", "Succeeded", 0)
     found = lab.until_condition("Job", "work", "Complete", seconds=60)
-    # A controller that has not seen the stray pod yet makes one of its own first, and takes it back.
-    told = [event for event in lab.events("Job", "work", "Completed") if event["reason"] == "Completed"]
-    lab.check("jobs", "adoption", {"status": found["status"], "pods": [summary(lab.get("Pod", "stray"))], "events": told})
+    pods = [summary(pod) for pod in lab.items("Pod")]
+    lab.check("jobs", "adoption", {"status": found["status"], "pods": pods, "events": lab.events("Job", "work", "Completed")})

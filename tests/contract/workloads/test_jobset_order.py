@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.jobsets import replicated
@@ -71,10 +71,14 @@ def test_resumed_with_other_nodes(js: Played, real: bool) -> None:
     js.api.put(js.path, changed).ok()
     js.change(suspend=False).ok()
     js.until_counted("a", active=1)
-    seen = js.picture()
-    spec = seen["jobs"]["js-a-0"]["spec"]["template"]["spec"]
-    spec["tolerations"].sort(key=lambda each: each["key"])  # their order is left to chance
-    js.check("resumed_elsewhere", real=real, seen=seen)
+
+    def look() -> dict[str, Any]:
+        seen = js.picture()
+        spec = seen["jobs"]["js-a-0"]["spec"]["template"]["spec"]
+        spec["tolerations"].sort(key=lambda each: each["key"])  # their order is left to chance
+        return seen
+
+    js.settles("resumed_elsewhere", look, real=real)
 
 
 def test_suspended_while_it_runs(js: Played, real: bool) -> None:
@@ -127,12 +131,12 @@ def test_a_restart_begins_with_the_first_again(js: Played, real: bool) -> None:
     js.fail("js-b-0")
     js.until(lambda: js.attempts() == {"js-a-0": "1"}, "only the first again")
     js.until_counted("a", active=1)
-    js.check("order_restarted", real=real, seen=js.picture(whole=False, ordered=False))
+    js.settles("order_restarted", lambda: js.picture(whole=False, ordered=False), real=real)
     js.run("js-a-0")
     js.run("js-b-0")
     js.until(lambda: js.condition("StartupPolicyCompleted") and js.condition("RestartingJobSet", "False"), "all are started")
     js.until_counted("b", ready=1)
-    js.check("order_restarted_all", real=real, seen=js.picture(whole=False, ordered=False))
+    js.settles("order_restarted_all", lambda: js.picture(whole=False, ordered=False), real=real)
 
 
 def test_dependencies_while_suspended(js: Played, real: bool) -> None:

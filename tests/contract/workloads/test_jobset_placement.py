@@ -61,7 +61,7 @@ def test_nodes_that_were_marked_before(js: Played, real: bool, where: str) -> No
         js.create(replicated("a", pods=2, metadata={"annotations": annotations})).ok(201)
     pods = js.until_pods("js-a-0", 2)
     js.until_counted("a", active=1)
-    js.check(f"marked_nodes_{where}", real=real, seen={"pods": _pictures(pods), "all": js.picture()})
+    js.settles(f"marked_nodes_{where}", lambda: {"pods": _pictures(pods), "all": js.picture()}, real=real)
 
 
 def test_priority_is_part_of_the_rule(js: Played, real: bool, unique_name: str) -> None:
@@ -74,6 +74,7 @@ def test_priority_is_part_of_the_rule(js: Played, real: bool, unique_name: str) 
 def test_followers_are_refused_with_these_words(js: Played, real: bool, node: str) -> None:
     js.create(replicated("a", pods=2), annotations={EXCLUSIVE: POOL}).ok(201)
     leader = js.until_pods("js-a-0", 1)[0]
+    js.until(lambda: "not yet scheduled" in _refused(js, leader, {}, {POOL: "x"})["message"], "the leader is seen")
     seen: dict[str, Any] = {"no_leader": _refused(js, leader, {"jobset.sigs.k8s.io/job-index": "7"}, {POOL: "x"})}
     seen["no_selector"] = _refused(js, leader, {}, None)
     seen["other_selector"] = _refused(js, leader, {}, {"a": "b"})

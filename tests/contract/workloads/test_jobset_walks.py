@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -108,11 +109,18 @@ class Walk:
 def test_the_same_walks_lead_to_the_same_places(api: Api, ns: str, real: bool, jobset: Gates) -> None:
     jobset.set()
     walks = [Walk(api, _namespace(api, f"{ns}-{seed}"), seed) for seed in range(_WALKS)]
+    names = (f"errand-{number}" for number in itertools.count())
+
+    def errand() -> None:
+        other = Played(api, ns, next(names))
+        other.create(replicated("a")).ok(201)
+        other.until_counted("a", active=1)
+
     with ThreadPoolExecutor(8) as hands, Quiet(api, f"{GROUP}/jobsets", "/apis/batch/v1/jobs", "/api/v1/pods") as quiet:
         for number in range(_STEPS + 1):
             list(hands.map(Walk.step if number else Walk.begin, walks))
             # The controller of Jobs looks at each at most once a second.
-            quiet.rest(2.0 if real else 1.3)
+            quiet.rest(1.5 if real else 1.3, errand)
             for walk, place in zip(walks, hands.map(Walk.look, walks), strict=True):
                 walk.seen.append(place)
     wrong = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.kueue import TOLD
 
@@ -18,8 +18,12 @@ def test_a_job_is_admitted(desk: Desk) -> None:
     desk.until_runs("a")
     desk.until(lambda: desk.get_queue("q")["status"].get("admittedWorkloads") == 1, "the queue counts it")
     desk.until(lambda: len(desk.events(*TOLD)) == 4, "events")
-    seen = {**desk.picture("a"), "queue": desk.queue_status("q"), "local": desk.local_status("q"), "events": desk.events(*TOLD)}
-    desk.compare("admitted", seen)
+
+    def look() -> dict[str, Any]:
+        states = {"queue": desk.queue_status("q"), "local": desk.local_status("q")}
+        return {**desk.picture("a"), **states, "events": desk.events(*TOLD)}
+
+    desk.settles("admitted", look)
 
 
 def test_the_workload_is_the_job_written_otherwise(desk: Desk) -> None:
@@ -41,35 +45,35 @@ def test_quota_is_used_up(desk: Desk) -> None:
     desk.until_runs("a")
     desk.job("b", "q", cpu=1).ok(201)
     desk.until_waits("b", "more needed")
-    desk.compare("used_up", desk.picture("a", "b"))
+    desk.settles("used_up", lambda: desk.picture("a", "b"))
     desk.finish("a")
     desk.until_runs("b")
     desk.until_is("a", "Finished")
-    desk.compare("freed", desk.picture("a", "b"))
+    desk.settles("freed", lambda: desk.picture("a", "b"))
 
 
 def test_more_than_there_ever_is(desk: Desk) -> None:
     desk.queue("q", {"name": "f", "cpu": 2, "memory": "1Gi"})
     desk.job("a", "q", requests={"cpu": 3, "memory": "1Mi"}).ok(201)
     desk.until_waits("a", "maximum capacity")
-    desk.compare("too_much", desk.picture("a"))
+    desk.settles("too_much", lambda: desk.picture("a"))
 
 
 def test_a_resource_that_the_queue_lacks(desk: Desk) -> None:
     desk.queue("q", {"name": "f", "cpu": 2})
     desk.job("a", "q", requests={"cpu": 1, "memory": "1Mi"}).ok(201)
     desk.until_waits("a", "unavailable")
-    desk.compare("lacking", desk.picture("a"))
+    desk.settles("lacking", lambda: desk.picture("a"))
 
 
 def test_a_queue_that_does_not_exist(desk: Desk) -> None:
     desk.job("a", "nowhere").ok(201)
     desk.until_waits("a", "doesn't exist")
-    desk.compare("no_local_queue", desk.picture("a"))
+    desk.settles("no_local_queue", lambda: desk.picture("a"))
     desk.local("nowhere", desk.own("q"))
     desk.until_waits("a", "ClusterQueue")
     desk.until(lambda: desk.local_status("nowhere").get("pendingWorkloads") == 1, "the LocalQueue counts it")
-    desk.compare("no_cluster_queue", desk.local_status("nowhere"))
+    desk.settles("no_cluster_queue", lambda: desk.local_status("nowhere"))
     desk.queue("q", {"name": "f", "cpu": 2}, local=False)
     desk.until_runs("a")
 
@@ -80,9 +84,9 @@ def test_a_flavor_that_does_not_exist(desk: Desk) -> None:
     desk.job("a", "q").ok(201)
     desk.until_waits("a", "inactive")
     desk.until(lambda: desk.local_status("q")["conditions"].get("Active", [""])[0] == "False", "the LocalQueue knows")
-    desk.compare(
+    desk.settles(
         "no_flavor",
-        {**desk.picture("a"), "queue": desk.queue_status("q")["conditions"], "local": desk.local_status("q")["conditions"]},
+        lambda: {**desk.picture("a"), "queue": desk.queue_status("q")["conditions"], "local": desk.local_status("q")["conditions"]},
     )
     desk.flavor("later")
     desk.until_runs("a")
@@ -110,7 +114,7 @@ def test_best_effort(desk: Desk) -> None:
     desk.until_waits("b", "more needed")
     desk.job("c", "q", cpu=1).ok(201)
     desk.until_runs("c")
-    desk.compare("best_effort", desk.picture("c"))
+    desk.settles("best_effort", lambda: desk.picture("c"))
 
 
 def test_the_most_important_first(desk: Desk) -> None:
@@ -125,7 +129,7 @@ def test_the_most_important_first(desk: Desk) -> None:
     desk.until_waits("c", "more needed")
     desk.finish("a")
     desk.until_runs("c")
-    desk.compare("priorities", desk.picture("b", "c"))
+    desk.settles("priorities", lambda: desk.picture("b", "c"))
 
 
 def test_the_oldest_first(desk: Desk) -> None:

@@ -35,7 +35,7 @@ def test_its_pods_wait(desk: PodDesk) -> None:
     desk.until_waits(waiting, "more needed")
     template = made["spec"]["template"]["metadata"]
     kept = {key: value for key, value in desk.get_pod(waiting)["metadata"]["labels"].items() if key != "pod-template-hash"}
-    desk.compare("deployment", {"template": template, "labels": kept, "workload": desk.pod_workload(waiting)})
+    desk.settles("deployment", lambda: {"template": template, "labels": kept, "workload": desk.pod_workload(waiting)})
     desk.api.patch(desk.deployments("d"), {"spec": {"replicas": 2}}).ok()
     desk.until(lambda: len(desk.workloads()) == 2, "the Workload of the third is gone")
     desk.until(lambda: len(desk.pods()) == 2, "and so is a pod")

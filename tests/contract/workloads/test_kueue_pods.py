@@ -37,8 +37,12 @@ def test_a_pod_is_let_go(desk: PodDesk) -> None:
     gates = [gate["name"] for gate in made["spec"]["schedulingGates"]]
     desk.until_free("a")
     desk.until(lambda: len(desk.events(*_TOLD)) == 2, "events")
-    seen = {"gates": gates, "pod": desk.pod_pictures("a"), "workload": desk.pod_workload("a"), "events": desk.events(*_TOLD)}
-    desk.compare("let_go", seen)
+
+    def look() -> dict[str, Any]:
+        seen = {"pod": desk.pod_pictures("a"), "workload": desk.pod_workload("a")}
+        return {"gates": gates, **seen, "events": desk.events(*_TOLD)}
+
+    desk.settles("let_go", look)
 
 
 def test_pods_wait_for_quota(desk: PodDesk) -> None:
@@ -47,7 +51,7 @@ def test_pods_wait_for_quota(desk: PodDesk) -> None:
     desk.until_free("a")
     desk.pod("b").ok(201)
     desk.until_waits("b", "more needed")
-    desk.compare("waits", {**desk.pod_pictures("b"), "workload": desk.pod_workload("b")})
+    desk.settles("waits", lambda: {**desk.pod_pictures("b"), "workload": desk.pod_workload("b")})
     desk.phase("a", "Succeeded")
     desk.until_free("b")
     desk.until_is("a", "Finished")
@@ -55,7 +59,7 @@ def test_pods_wait_for_quota(desk: PodDesk) -> None:
     desk.phase("b", "Failed", message="out of luck")
     desk.until_is("b", "Finished")
     desk.until(lambda: len(desk.events("FinishedWorkload")) >= 2, "events")
-    desk.compare("ended", {**desk.pod_pictures("a"), "a": desk.pod_workload("a"), "b": desk.pod_workload("b")})
+    desk.settles("ended", lambda: {**desk.pod_pictures("a"), "a": desk.pod_workload("a"), "b": desk.pod_workload("b")})
 
 
 def test_a_waiting_pod_is_deleted(desk: PodDesk) -> None:
@@ -77,7 +81,7 @@ def test_a_pod_is_preempted(desk: PodDesk) -> None:
     desk.pod("b", priority="high").ok(201)
     desk.until_free("b")
     desk.until(lambda: any(row[2] == "Stopped" for row in desk.events(*_TOLD)), "a is stopped")
-    desk.compare("preempted", {**desk.pod_pictures("a", "b"), "events": desk.events("Stopped")})
+    desk.settles("preempted", lambda: {**desk.pod_pictures("a", "b"), "events": desk.events("Stopped")})
     desk.api.patch(f"{desk.core}/a", {"metadata": {"finalizers": None}}).ok()
     desk.until_gone("a")
 
@@ -112,16 +116,16 @@ def test_a_group_of_two_roles(desk: PodDesk) -> None:
     desk.pod("a", cpu=1, group="g", total=3).ok(201)
     desk.pod("b", cpu=2, group="g", total=3).ok(201)
     desk.until(lambda: desk.events("ErrWorkloadCompose"), "it is told that pods are missing")
-    desk.compare(
+    desk.settles(
         "incomplete",
-        {"events": sorted({tuple(row) for row in desk.events("ErrWorkloadCompose")}), "group": desk.group_picture("g")},
+        lambda: {"events": sorted({tuple(row) for row in desk.events("ErrWorkloadCompose")}), "group": desk.group_picture("g")},
     )
     desk.pod("c", cpu=1, group="g", total=3).ok(201)
     desk.until_free("a", "b", "c")
     desk.until(lambda: len(desk.events("Started")) == 3, "events")
-    desk.compare(
+    desk.settles(
         "group",
-        {
+        lambda: {
             "workload": desk.group_picture("g"),
             **desk.pod_pictures("a", "b", "c"),
             "events": desk.events("Started", "CreatedWorkload"),
@@ -129,12 +133,12 @@ def test_a_group_of_two_roles(desk: PodDesk) -> None:
     )
     desk.phase("a", "Succeeded")
     desk.until(lambda: (desk.group("g")["status"] or {}).get("reclaimablePods"), "what a had is given back")
-    desk.compare_group("reclaimed", "g")
+    desk.settles("reclaimed", lambda: desk.group_picture("g"))
     for name in "bc":
         desk.phase(name, "Succeeded")
     desk.until(lambda: desk.group_condition("g", "Finished") == "True", "the group is done")
     desk.until(lambda: not any(desk.get_pod(name)["metadata"].get("finalizers") for name in "abc"), "the pods are not held")
-    desk.compare_group("group_done", "g")
+    desk.settles("group_done", lambda: desk.group_picture("g"))
 
 
 def test_a_failed_pod_of_a_group_is_replaced(desk: PodDesk) -> None:
@@ -144,13 +148,13 @@ def test_a_failed_pod_of_a_group_is_replaced(desk: PodDesk) -> None:
     desk.until_free("a", "b")
     desk.phase("a", "Failed")
     desk.until(lambda: desk.group_condition("g", "WaitingForReplacementPods") == "True", "a replacement is waited for")
-    desk.compare("replacement_wanted", {"workload": desk.group_picture("g"), **desk.pod_pictures("a")})
+    desk.settles("replacement_wanted", lambda: {"workload": desk.group_picture("g"), **desk.pod_pictures("a")})
     desk.pod("c", group="g", total=2).ok(201)
     desk.until_free("c")
     desk.until(lambda: desk.group_condition("g", "WaitingForReplacementPods") == "False", "nobody is missing")
     desk.until(lambda: not desk.get_pod("a")["metadata"].get("finalizers"), "a is not held any longer")
     desk.until(lambda: desk.events("OwnerReferencesAdded"), "it is told")
-    desk.compare("replaced", {"workload": desk.group_picture("g"), "events": desk.events("OwnerReferencesAdded")})
+    desk.settles("replaced", lambda: {"workload": desk.group_picture("g"), "events": desk.events("OwnerReferencesAdded")})
 
 
 def test_a_pod_too_many(desk: PodDesk) -> None:
@@ -162,7 +166,7 @@ def test_a_pod_too_many(desk: PodDesk) -> None:
     desk.pod("c", group="g", total=2).ok(201)
     desk.until_gone("c")
     desk.until(lambda: desk.events("ExcessPodDeleted"), "it is told")
-    desk.compare("too_many", {**desk.pod_pictures("a", "b"), "events": desk.events("ExcessPodDeleted")})
+    desk.settles("too_many", lambda: {**desk.pod_pictures("a", "b"), "events": desk.events("ExcessPodDeleted")})
 
 
 def test_a_group_that_is_not_tried_again(desk: PodDesk) -> None:
@@ -173,7 +177,7 @@ def test_a_group_that_is_not_tried_again(desk: PodDesk) -> None:
     desk.phase("a", "Failed")
     desk.phase("b", "Succeeded")
     desk.until(lambda: desk.group_condition("g", "Finished") == "True", "the group is over")
-    desk.compare_group("not_again", "g")
+    desk.settles("not_again", lambda: desk.group_picture("g"))
     answer = desk.api.patch(f"{desk.core}/a", {"metadata": {"annotations": {RETRIABLE: "true"}}})
     desk.compare("again_after_all", [answer.status, answer.json.get("message")])
 
@@ -192,14 +196,14 @@ def test_a_group_is_preempted(desk: PodDesk) -> None:
     )
     desk.until(lambda: desk.group_condition("g", "WaitingForReplacementPods") == "True", "replacements are waited for")
     desk.until(lambda: desk.group_condition("g", "QuotaReserved") == "False", "it has no quota")
-    desk.compare_group("group_preempted", "g")
+    desk.settles("group_preempted", lambda: desk.group_picture("g"))
     for name in "cd":
         desk.pod(name, group="g", total=2).ok(201)
     desk.until_gone("a", "b")
     desk.until(lambda: desk.group_condition("g", "WaitingForReplacementPods") == "False", "nobody is missing")
     desk.phase("h", "Succeeded")
     desk.until_free("c", "d")
-    desk.compare_group("group_back", "g")
+    desk.settles("group_back", lambda: desk.group_picture("g"))
 
 
 def test_a_group_that_need_not_be_whole(desk: PodDesk) -> None:
@@ -207,7 +211,7 @@ def test_a_group_that_need_not_be_whole(desk: PodDesk) -> None:
     desk.pod("a", group="g", total=3, annotations={FAST: "true"}).ok(201)
     desk.until_free("a")
     desk.until(lambda: desk.group_condition("g", "WaitingForReplacementPods") == "True", "the others are waited for")
-    desk.compare_group("fast", "g")
+    desk.settles("fast", lambda: desk.group_picture("g"))
 
 
 def test_a_group_that_serves(desk: PodDesk) -> None:
@@ -218,7 +222,7 @@ def test_a_group_that_serves(desk: PodDesk) -> None:
     desk.phase("a", "Succeeded")
     desk.phase("b", "Succeeded")
     desk.tick()
-    desk.compare_group("serving", "g")
+    desk.settles("serving", lambda: desk.group_picture("g"))
 
 
 _BAD: dict[str, dict[str, Any]] = {

@@ -44,11 +44,11 @@ def test_one_after_another(desk: Desk, kueue: Settings) -> None:
     desk.job("b", "q").ok(201)
     desk.until_waits("b", "waiting")
     desk.until_is("b", "PodsReady", "False")
-    desk.compare("ready_blocked", desk.picture("a", "b"))
+    desk.settles("ready_blocked", lambda: desk.picture("a", "b"))
     _ready(desk, "a")
     desk.until_runs("b")
     desk.until_is("b", "PodsReady", "False")
-    desk.compare("ready_one_after_another", desk.picture("a", "b"))
+    desk.settles("ready_one_after_another", lambda: desk.picture("a", "b"))
 
 
 def test_why_one_waits_for_another(desk: Desk, kueue: Settings, asks: Asker) -> None:
@@ -74,7 +74,7 @@ def test_never_ready(desk: Desk, kueue: Settings) -> None:
     desk.until_is("a", "Evicted", reason="DeactivatedDueToRequeuingLimitExceeded")
     desk.until_is("a", "QuotaReserved", "False")
     desk.until_is("a", "Requeued", "False")
-    desk.compare("never_ready", desk.picture("a"))
+    desk.settles("never_ready", lambda: desk.picture("a"))
 
 
 def test_why_it_was_sent_back(desk: Desk, kueue: Settings, asks: Asker) -> None:

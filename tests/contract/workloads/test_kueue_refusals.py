@@ -85,12 +85,13 @@ def test_queues_that_are_refused(desk: Desk, case: str) -> None:
 
 
 def test_workloads_without_pods_are_refused_but_pods_can_be_taken_away(desk: Desk) -> None:
+    """Their queue does not exist: one without pods that comes to its turn ends the real Kueue."""
     home, name = f"{GROUP}/namespaces/{desk.ns}/workloads", {"name": "w"}
     body: dict[str, Any] = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": name}
     spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
     pods = {"name": "main", "count": 1, "template": {"spec": spec}}
-    seen = {"nothing": desk.api.post(home, body), "no_pods": desk.api.post(home, {**body, "spec": {"queueName": "q"}})}
-    desk.api.post(home, {**body, "spec": {"queueName": "q", "podSets": [pods]}}).ok(201)
+    seen = {"nothing": desk.api.post(home, body), "no_pods": desk.api.post(home, {**body, "spec": {"queueName": "nowhere"}})}
+    desk.api.post(home, {**body, "spec": {"queueName": "nowhere", "podSets": [pods]}}).ok(201)
     seen["pods_taken_away"] = desk.api.patch(f"{home}/w", {"spec": {"podSets": None}})
     desk.compare("refused_without_pods", {case: [each.status, each.json.get("message")] for case, each in seen.items()})
     desk.queue("q", {"name": "f", "cpu": 1})

@@ -52,8 +52,10 @@ def test_all_of_it_waits(desk: PodDesk) -> None:
     desk.until(lambda: desk.group_condition(group, "QuotaReserved") == "False", "it waits")
     desk.until(lambda: desk.group_condition(group, "WaitingForReplacementPods") == "True", "two pods are missing")
     assert list(desk.pods()) == ["s-0"]
-    seen = {"template": made["spec"]["template"]["metadata"], "group": desk.group_picture(group), "pods": pictures(desk, "s-0")}
-    desk.compare("stateful_waits", seen)
+    template = made["spec"]["template"]["metadata"]
+    desk.settles(
+        "stateful_waits", lambda: {"template": template, "group": desk.group_picture(group), "pods": pictures(desk, "s-0")}
+    )
 
 
 def test_all_of_it_is_admitted_with_its_first_pod(desk: PodDesk) -> None:
@@ -65,7 +67,7 @@ def test_all_of_it_is_admitted_with_its_first_pod(desk: PodDesk) -> None:
     ready(desk, "s-0", "s-1", "s-2")
     desk.until(lambda: len(desk.group(group)["metadata"]["ownerReferences"]) == 3, "all pods are its owners")
     desk.until(lambda: desk.get_queue("q")["status"]["flavorsUsage"][0]["resources"][0]["total"] == "3", "all of the quota is used")
-    desk.compare("stateful_admitted", {"group": desk.group_picture(group), "pods": pictures(desk, "s-0", "s-1", "s-2")})
+    desk.settles("stateful_admitted", lambda: {"group": desk.group_picture(group), "pods": pictures(desk, "s-0", "s-1", "s-2")})
 
 
 def test_to_nothing_and_back(desk: PodDesk) -> None:

@@ -62,6 +62,7 @@ def test_deletion_cost(lab: Lab) -> None:
     until_status(lab, readyReplicas=3)
     cheap = pods[1]["metadata"]["name"]
     lab.patch("Pod", cheap, {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-5"}}})
+    lab.caught_up()
     lab.patch("ReplicaSet", "web", {"spec": {"replicas": 2}})
     eventually(lambda: lab.gone("Pod", cheap), what="the cheapest pod goes")
 
@@ -87,6 +88,7 @@ def test_terminating_pods_are_counted(lab: Lab) -> None:
 def test_adoption_and_release(lab: Lab) -> None:
     stray = {"metadata": {"name": "stray", "labels": LABELS}, "spec": template()["spec"]}
     lab.api.post(lab.path("Pod"), stray).ok(201)
+    lab.caught_up()
     replica_set(lab, 1)
     owner = eventually(lambda: lab.get("Pod", "stray")["metadata"].get("ownerReferences"), what="adopted")
     assert [(ref["kind"], ref["name"], ref["controller"], ref["blockOwnerDeletion"]) for ref in owner] == [
@@ -122,20 +124,18 @@ def test_more_labels_than_the_template(lab: Lab) -> None:
 
 
 def test_pods_that_cannot_be_made(lab: Lab) -> None:
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
-    quotas = f"/api/v1/namespaces/{lab.ns}/resourcequotas"
-    lab.api.post(quotas, quota).ok(201)
-    eventually(lambda: lab.api.get(f"{quotas}/none").json.get("status", {}).get("hard"))
+    quota = lab.allow_pods(0)
     replica_set(lab, 2)
     found = lab.until_condition("ReplicaSet", "web", "ReplicaFailure")
     lab.check("replicasets", "no quota", {"status": {**found["status"], "observedGeneration": 1}})
-    lab.api.delete(f"{quotas}/none").ok()
+    lab.api.delete(quota).ok()
     lab.until("ReplicaSet", "web", lambda found: "conditions" not in found["status"] and found["status"]["replicas"] == 2)
 
 
 def test_deletion_and_orphans(lab: Lab) -> None:
     replica_set(lab, 1)
     lab.pods(1)
+    lab.caught_up()
     lab.delete("ReplicaSet", "web", propagationPolicy="Orphan")
     eventually(lambda: all("ownerReferences" not in pod["metadata"] for pod in lab.items("Pod")), what="the pod is free")
     assert len(lab.items("Pod")) == 1

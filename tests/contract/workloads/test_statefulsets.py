@@ -74,7 +74,7 @@ def test_one_after_the_other(lab: Lab) -> None:
     assert len(lab.items("Pod")) == 1
     ready(lab, 0, 1)
     until_status(lab, availableReplicas=2, readyReplicas=2)
-    lab.check("statefulsets", "two pods", picture(lab, "SuccessfulCreate", 2))
+    lab.settles("statefulsets", "two pods", lambda: picture(lab, "SuccessfulCreate", 2))
 
 
 def test_all_at_once(lab: Lab) -> None:
@@ -96,7 +96,7 @@ def test_scale_down_from_the_end(lab: Lab) -> None:
     lab.patch("StatefulSet", "db", {"spec": {"replicas": 1}})
     eventually(lambda: [pod["metadata"]["name"] for pod in lab.items("Pod")] == ["db-0"], what="only db-0 is left")
     until_status(lab, replicas=1, observedGeneration=2)
-    lab.check("statefulsets", "scaled down", picture(lab, "SuccessfulDelete", 2))
+    lab.settles("statefulsets", "scaled down", lambda: picture(lab, "SuccessfulDelete", 2))
 
 
 def test_scale_down_waits_for_each_pod(lab: Lab) -> None:
@@ -123,7 +123,7 @@ def test_update_from_the_end(lab: Lab) -> None:
     found = lab.until("StatefulSet", "db", lambda found: found["status"]["currentRevision"] == found["status"]["updateRevision"])
     found = until_status(lab, updatedReplicas=2, currentReplicas=2, availableReplicas=2)
     assert found["status"]["replicas"] == 2
-    lab.check("statefulsets", "updated", picture(lab, "SuccessfulCreate", 4))
+    lab.settles("statefulsets", "updated", lambda: picture(lab, "SuccessfulCreate", 4))
 
 
 def test_in_the_middle_of_an_update(lab: Lab) -> None:
@@ -132,8 +132,7 @@ def test_in_the_middle_of_an_update(lab: Lab) -> None:
     until_status(lab, readyReplicas=2)
     lab.patch("StatefulSet", "db", image(2))
     eventually(lambda: lab.get("Pod", "db-1")["spec"]["containers"][0]["image"] == "example.com/app:2", what="db-1 is new")
-    found = until_status(lab, updatedReplicas=1, currentReplicas=1, replicas=2)
-    lab.check("statefulsets", "in the middle", {"status": found["status"]})
+    lab.settles("statefulsets", "in the middle", lambda: {"status": lab.get("StatefulSet", "db")["status"]})
 
 
 def test_partition(lab: Lab) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.contract.conftest import fresh_namespace
+from tests.support.known_namespaces import until_known
 from tests.support.players import player
 from tests.support.waiting import eventually
 
@@ -45,6 +47,7 @@ def platform(cluster: Cluster, kueue: Settings) -> Iterator[Api]:
             cluster.api.post(_home(document.data), document.data).ok(201)
         queue = f"{_KUEUE}/namespaces/{TEAM}/localqueues/tpu-job-queue"
         eventually(lambda: _true(cluster.api.get(queue).ok().json, "Active"), 60, "the queue")
+        until_known(cluster.api, fresh_namespace(cluster.api))
         yield cluster.api
 
 

@@ -252,12 +252,16 @@ def test_a_member_hears_what_a_member_may_see(case: Case, cluster: Cluster) -> N
     case.create("a", asking({"cpu": 3}), queue="q")
     case.desk.until_is("a", "Admitted")
     case.create("b", asking({"cpu": 2}), queue="q")
+    case.desk.until_waits("b", "insufficient unused quota")
     robot = account(case.api, case.ns)
     grant(case.api, case.ns, *MEMBER_RULES)
     path = f"{RBAC}/namespaces/{case.ns}/rolebindings"
     subjects = [{"kind": "ServiceAccount", "name": "robot", "namespace": case.ns}]
     edit = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
     case.api.post(path, {"metadata": {"name": "edit"}, "roleRef": edit, "subjects": subjects}).ok(201)
+    # Roles and what binds them come to the API server's judge on lines of their own.
+    both = (f"{GROUP}/namespaces/{case.ns}/jobsets", f"/api/v1/namespaces/{case.ns}/pods")
+    case.desk.until(lambda: [robot.get(each).status for each in both] == [200, 200], "rights that are known")
     with asker(cluster, token=robot.token or "") as member:
         found = member.until(case.ns, "b", "waits-in-queue")
         assert "insufficient unused quota for cpu" in found.causes[0].said
