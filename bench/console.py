@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.measure import program
 from bench.measure.results import Measure
 from playwright.sync_api import expect, sync_playwright
-from tests.support.browsers import Served, apart, chromium
+from tests.support.browsers import Served, apart, launched
 
 from sliceworks.base import clock, progress
 from sliceworks.console.kinds import JOBSETS
@@ -66,7 +66,7 @@ def measure(sizes: Sizes) -> list[Measure]:
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder, _cluster(Path(folder), sizes) as kubeconfig:
         progress.say(f"{sizes.jobs:,} jobs and {sizes.slices:,} slices are there")
         with Served(kubeconfig) as served, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+            browser = launched(playwright)
             with served.visit(browser) as visit:
                 expect(visit.page.locator(".stat .value").first).not_to_have_text("0")
             unit = f"s, {sizes.jobs:,} jobs"

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def browser() -> Iterator[Browser]:
     """Chromium. While it is there this thread has a running loop: what needs one of its own goes through `apart`."""
     from playwright.sync_api import sync_playwright
-    from tests.support.browsers import chromium
+    from tests.support.browsers import chromium, launched
 
-    program = chromium()
+    chromium()
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        found = launched(playwright)
         yield found
         found.close()
 

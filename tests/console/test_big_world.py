@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from sliceworks.base import clock
-
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
     from tests.support.browsers import Served
 
 CLUSTER = "console"
 pytestmark = [pytest.mark.real, pytest.mark.long(60)]
+BUSY = "setTimeout(() => { const end = performance.now() + 2000; while (performance.now() < end); })"
+"""A page with much to do: keys that were pressed meanwhile are heard all the same."""
 
 
-def test_the_first_page_is_there_at_once_and_right(browser: Browser, big: Served) -> None:
+def test_the_first_page_is_there_and_right(browser: Browser, big: Served) -> None:
     with big.visit(browser) as visit:
         page = visit.page
         expect(_stat(page, "Jobs that run")).to_have_text("950")
@@ -26,10 +26,8 @@ def test_the_first_page_is_there_at_once_and_right(browser: Browser, big: Served
         expect(page.get_by_role("region", name="Chips by team").get_by_role("meter")).to_have_count(8)
         expect(page.get_by_role("region", name="Chips by type").get_by_role("meter")).to_have_count(4)
         expect(page.get_by_text("1 of 4 hosts of slice-0013 not ready")).to_be_visible()
-        began = clock.effort()
         page.reload()
         expect(_stat(page, "Jobs that run")).to_be_visible()
-        assert clock.effort() - began < 10  # the benchmark has the goal of two seconds; here the machine is shared
         visit.picture("overview")
         page.get_by_role("link", name="robotics").first.click()
         expect(page.locator("select[data-field=team]")).to_have_value("robotics")
@@ -75,10 +73,12 @@ def test_thousands_of_jobs_are_searched_filtered_sorted_and_paged(browser: Brows
         expect(page.get_by_text(re.compile(r"^\d+ of 5,000 jobs$"))).to_be_visible()
         expect(rows.first.locator(".state")).to_have_text("failed")
         page.get_by_label("State").select_option("")
+        expect(page.get_by_text("5,000 jobs", exact=True)).to_be_visible()
         page.get_by_label("State").press("Escape")
         page.keyboard.press("/")
         expect(page.get_by_role("searchbox")).to_be_focused()
         page.keyboard.type("gemma-7b sft", delay=10)
+        expect(page.get_by_text(re.compile(r"^\d+ of 5,000 jobs$"))).to_be_visible()
         expect(rows.first).to_contain_text("gemma-7b-sft-")
         page.get_by_role("button", name="Job", exact=True).click()
         expect(page.get_by_role("columnheader", name="Job")).to_have_attribute("aria-sort", "ascending")
@@ -113,6 +113,7 @@ def test_keys_alone_are_enough(browser: Browser, big: Served) -> None:
         expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
         page.keyboard.press("Enter")
         expect(page.locator("#main")).to_be_focused()
+        page.evaluate(BUSY)
         page.keyboard.press("g")
         page.keyboard.press("q")
         expect(page.get_by_role("heading", level=1, name="Queues")).to_be_visible()
@@ -129,16 +130,14 @@ def test_keys_alone_are_enough(browser: Browser, big: Served) -> None:
         visit.was_good()
 
 
-def test_it_stays_responsive_while_everything_changes(browser: Browser, big: Served) -> None:
+def test_it_answers_while_everything_changes(browser: Browser, big: Served) -> None:
+    """How fast, the benchmark tells."""
     with big.visit(browser, "/jobs") as visit:
         page = visit.page
-        waits = []
         for team in ("gemma", "vision", "", "speech"):
-            began = clock.effort()
             page.get_by_label("Team").select_option(team)
-            expect(page.get_by_text(re.compile(r"^[\d,]+ of 5,000 jobs$") if team else "5,000 jobs").first).to_be_visible()
-            waits.append(clock.effort() - began)
-        assert sorted(waits)[1] < 5  # the benchmark tells how fast it is
+            expect(page.get_by_text(re.compile(r"^[\d,]+ of 5,000 jobs$" if team else "^5,000 jobs$"))).to_be_visible()
+            expect(page.locator("table.jobs tbody tr").first).to_contain_text(team)
         visit.was_good()
 
 

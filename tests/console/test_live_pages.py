@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.support.browsers import NARROW, Served, pictures_wanted
 from tests.support.console_twins import LiveTwin, live_twin, made_environment
+from tests.support.waiting import eventually
 
 from sliceworks.kube.well_known import NODE
 
@@ -93,11 +94,11 @@ def test_a_model_answers_a_prompt_piece_by_piece_until_it_is_stopped(browser: Br
     with served.visit(browser, "/models") as visit:
         page = visit.page
         page.get_by_role("link", name="parrot").click()
+        expect(page.get_by_role("region", name="Latency")).to_contain_text("healthy")
         page.get_by_role("textbox", name="Prompt").fill("Tell me about slices")
         page.get_by_label("At most").select_option("2048")
         page.get_by_role("button", name="Send").click()
         expect(page.get_by_label("Answer")).to_contain_text("Tell me about slices Tell me")
-        expect(page.get_by_role("region", name="Latency")).to_contain_text("healthy")
         if pictures_wanted():
             expect(page.get_by_role("row", name=re.compile("^parrot"))).to_contain_text("ms")
         visit.picture("model")
@@ -163,16 +164,16 @@ def test_time_is_paused_and_moved_on_and_a_fault_by_a_click_is_real(browser: Bro
             nodes = [await client.get(NODE, f"small-{number}") for number in range(2)]
             return [str((each["metadata"].get("annotations") or {}).get("sliceworks.dev/state")) for each in nodes]
 
-        assert sorted(twin.do(states)) == ["None", "silent"]
+        eventually(lambda: sorted(twin.do(states)) == ["None", "silent"], what="one of the two hosts is silent")
         page.get_by_role("button", name="Play", exact=True).click()
         page.get_by_label("Speed").select_option("60")
         moments = page.get_by_role("region", name="Moments")
         expect(moments.get_by_text(re.compile(r"host small-\d stopped answering"))).to_be_visible()
         page.get_by_role("button", name="Play it").click()
-        expect(moments.get_by_text("Maintenance of nodes spare-1")).to_be_visible()
         told = page.locator(".q-notification")
         expect(told.filter(has_text="Scenario bad-day has begun.")).to_have_attribute("role", "alert")
-        assert told.count() == 1  # five things were done: the last of them is told, and nothing is hidden by the others
+        expect(told).to_have_count(1)  # five things were done: the last of them is told, and nothing is hidden by the others
+        expect(moments.get_by_text("Maintenance of nodes spare-1")).to_be_visible()
         if pictures_wanted():
             expect(told).to_have_count(0)
         page.evaluate("scrollTo(0, 0)")

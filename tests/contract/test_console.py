@@ -95,11 +95,11 @@ def test_whoever_the_cluster_does_not_know_is_told_so(as_token: Callable[[str], 
 def _pages_say_so(kubeconfig: Path, ns: str) -> None:
     """In a browser."""
     from playwright.sync_api import expect, sync_playwright
-    from tests.support.browsers import Served, chromium
+    from tests.support.browsers import Served, chromium, launched
 
-    program = chromium()
+    chromium()
     with Served(kubeconfig, "--namespace", ns, folder=kubeconfig.parent) as served, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = launched(playwright)
         with served.visit(browser) as visit:
             page = visit.page
             expect(page.get_by_text(re.compile(r"^You may not read the .*nodes.* of this cluster\.$"))).to_be_visible()

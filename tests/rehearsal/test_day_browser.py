@@ -25,12 +25,12 @@ pytestmark = [pytest.mark.real, pytest.mark.long(10)]
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Visit]]:
     """Opens the page of a day."""
     from playwright.sync_api import sync_playwright
-    from tests.support.browsers import Visit, chromium
+    from tests.support.browsers import Visit, chromium, launched
 
     folder: Path = tmp_path_factory.mktemp("pages")
-    program = chromium()
+    chromium()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = launched(playwright)
 
         def open_page(day: Day, width: int = 1280, **how: Any) -> Visit:
             file = folder / f"{day.name}.html"

@@ -29,7 +29,7 @@ from sliceworks.base import clock
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ PICTURES = ROOT / "docs" / "assets"
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 420, "height": 860}
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _OURS = ("127.0.0.1", "localhost")
-_PATIENCE = 20_000.0  # milliseconds: the machine may be busy
+_PATIENCE = 90_000.0  # milliseconds: the machine may be busy
 
 expect.set_options(timeout=_PATIENCE)
 
@@ -48,6 +48,11 @@ def chromium() -> str:
     if found is None:
         pytest.skip("there is no Chromium: apt-get install chromium, or set SLICEWORKS_CHROMIUM")
     return found
+
+
+def launched(playwright: Playwright) -> Browser:
+    """That browser, started."""
+    return playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"], timeout=_PATIENCE)
 
 
 def pictures_wanted() -> bool:
@@ -121,7 +126,7 @@ class Served:
         """End it as Ctrl-C does; its exit code, and what it said on stderr."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        _, told = self.process.communicate(timeout=20)
+        _, told = self.process.communicate(timeout=90)
         return self.process.returncode, told
 
     @contextmanager

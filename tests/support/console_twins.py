@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _GKE = "cloud.google.com/gke-"
+_PATIENCE = 90.0  # seconds
 SLICES = {
     "flat": ("tpu-v5-lite-podslice", "4x4", 4),
     "torus": ("tpu-v5p-slice", "4x4x4", 16),
@@ -98,7 +99,7 @@ def live_twin(folder: Path) -> Iterator[LiveTwin]:
     finally:
         for each in begun:
             each.send_signal(signal.SIGTERM)
-            each.communicate(timeout=20)
+            each.communicate(timeout=90)
         twin.run("twin", "stop", "-q")
 
 
@@ -130,12 +131,15 @@ async def _fill(client: Client) -> None:
 
 async def _applied(client: Client, file: Path) -> None:
     """An instance's kind comes a moment after its definition."""
+    end = clock.loop_time() + _PATIENCE
     for document in yamls.load_path(file):
-        for _ in range(100):
+        while True:
             try:
                 await client.apply(document.data, force=True)
                 break
             except SliceworksError:
+                if clock.loop_time() > end:
+                    raise
                 client.discovery.invalidate()
                 await clock.sleep(0.2)
 

@@ -34,7 +34,8 @@
       if (link) { event.preventDefault(); link.click(); }
       return;
     }
-    if (event.key === "g") after = event.timeStamp;
+    // From when it is heard, which on a busy page is long after it was pressed: the next key may have been pressed by then.
+    if (event.key === "g") after = performance.now();
     else if (event.key === "/" && search()) { event.preventDefault(); search().focus(); }
     else if (event.key === "?") showKeys();
     else if (event.key === "t") nextTheme();
