@@ -88,7 +88,7 @@ def size(sizes: Sizes, *, twin_only: bool) -> list[Measure]:
             f"{one.virtual:,.0f} s of virtual time; {one.each * 1000:.2f} ms a pod, {one.peak_bytes / 1e6:,.0f} MB"
         )
     small, large = found
-    each = (large.peak_bytes - small.peak_bytes) / max(large.pods - small.pods, 1)
+    each = max(large.peak_bytes - small.peak_bytes, 0) / max(large.pods - small.pods, 1)  # a small difference drowns in noise
     memory = large.peak_bytes + each * (WHOLE_PODS - large.pods)
     return [
         bounded("size", "s, 100,000 pods", WHOLE_SECONDS, large.each * WHOLE_PODS),

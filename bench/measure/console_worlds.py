@@ -246,18 +246,18 @@ class BigWorld:
         )
 
     def change(self) -> Iterator[Put]:
-        """Something happens: a pod is restarted, or a job ends and its slice goes to the next that waits."""
+        """Something happens: a pod is restarted, or a job ends and its slice goes to the next that waits. When nobody waits any
+        more, nobody ends: however long somebody looks, as many run as in the beginning."""
         running = [job for job in self.jobs if job.state == "running"]
         job = self._random.choice(running or [job for job in self.jobs if job.state != "queued"])
-        if not running or self._random.random() < 0.97:
+        following = next((each for each in self.jobs if each.state == "queued"), None)
+        if not running or following is None or self._random.random() < 0.97:
             yield PODS, self.pod(job, self._random.randrange(_HOSTS), restarts=self._random.randrange(1, 9))
             return
-        following = next((each for each in self.jobs if each.state == "queued"), None)
         pools, job.state, job.moved, job.pools = job.pools, "completed", clock.timestamp(), ()
         yield from self._all_of(job)
-        if following is not None:
-            following.state, following.moved, following.pools, following.type = "running", clock.timestamp(), pools, job.type
-            yield from self._all_of(following)
+        following.state, following.moved, following.pools, following.type = "running", clock.timestamp(), pools, job.type
+        yield from self._all_of(following)
 
     def _all_of(self, job: Job) -> Iterator[Put]:
         yield JOBSETS, self.jobset(job)

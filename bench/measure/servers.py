@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from tests.real.build import module_folder
 from tests.real.control_plane import CONTROLLERS, WORKLOADS, ControlPlane
-from tests.real.processes import free_port, resident_bytes
+from tests.real.processes import PATIENCE, free_port, resident_bytes
 from tests.real.programs import PROGRAMS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_PATIENCE = 60.0
 _STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
 _UNLIMITED = ("--kube-api-qps=10000", "--kube-api-burst=20000")
 
@@ -80,7 +79,7 @@ class Twin:
 
     def _wait(self, url: str, log: Path) -> None:
         tls = ssl._create_unverified_context()
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while not _ready(url, tls):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the twin does not start:\n{log.read_text()}")

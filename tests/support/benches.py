@@ -9,7 +9,7 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 
 
-def run(name: str, *options: str, seconds: float = 100) -> subprocess.CompletedProcess[str]:
+def run(name: str, *options: str, seconds: float = 280) -> subprocess.CompletedProcess[str]:
     """What it printed, once it has ended well."""
     command = [sys.executable, f"bench/{name}.py", *options]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, timeout=seconds)
