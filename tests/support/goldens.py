@@ -39,7 +39,13 @@ def check(module: str, case: str, seen: Any, *, real: bool, words: dict[str, str
 
 def recorded(module: str, case: str) -> Any:
     """What is recorded for a case."""
-    return orjson.loads((FOLDER / f"{module}.json").read_bytes())[case]
+    return whole(module)[case]
+
+
+def whole(module: str) -> dict[str, Any]:
+    """What is recorded for all cases of a module."""
+    found: dict[str, Any] = orjson.loads((FOLDER / f"{module}.json").read_bytes())
+    return found
 
 
 def normalised(value: Any, words: dict[str, str]) -> Any:
