@@ -102,10 +102,10 @@ def run(*words: str) -> int:
 
 def asked_soon(*words: str) -> bool:
     """A changed document reaches a gateway that runs a little later."""
-    return clock.wait_until(lambda: run("invoke", "served", *words) == 0, 30, every=0.5)
+    return clock.wait_until(lambda: run("invoke", "served", *words) == 0, 90, every=0.5)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)  # an environment may have to be made first
 def test_a_real_triton_is_deployed_and_asked(
     home: Path, tmp_path: Path, elsewhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,7 +113,7 @@ def test_a_real_triton_is_deployed_and_asked(
 
     file = tmp_path / "model.yaml"
     file.write_text(document(repository(elsewhere)))
-    assert run("deploy", "-f", str(file), "-y", "--timeout", "120s") == 0
+    assert run("deploy", "-f", str(file), "-y", "--timeout", "300s") == 0
     tensors = [{"name": name, "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]} for name in ("A", "B")]
     (tmp_path / "request.json").write_bytes(orjson.dumps({"inputs": tensors}))
     capsys.readouterr()

@@ -16,7 +16,7 @@ import orjson
 import pytest
 from tests.support.interrupts import heeding
 from tests.support.proxies import Wire
-from tests.support.sites import DOCUMENT, STAGE, Twin, apply_base, began, twin_at
+from tests.support.sites import DOCUMENT, SPEED, STAGE, Twin, apply_base, began, twin_at
 from tests.support.waiting import eventually
 
 from sliceworks.base.errors import CloudNotFound, SliceworksError
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.long(80),
     pytest.mark.skipif(os.environ.get("SLICEWORKS_REAL") != "1", reason="starts Terraform many times: make test-real does it"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 WHOLE = ["data", "network", "network-router", "network-us-central2", "nodes", "runs"]
 
@@ -114,9 +114,9 @@ def test_destroy_finds_what_nobody_knows_of(twin: Twin, tmp_path: Path) -> None:
     assert twin.there("orphans") == []
 
 
-def held(kind: str) -> str:
-    """One of a kind is made, but its answer comes five seconds later by this machine's clock: much is still to do until then."""
-    return f"name: held-{kind}, fault: SlowAnswers, seconds: 600, match: {{method: {kind}.create}}, count: 1"
+def held(kind: str, seconds: int = 5) -> str:
+    """One of a kind is made, but its answer comes so much later by this machine's clock: much is still to do until then."""
+    return f"name: held-{kind}, fault: SlowAnswers, seconds: {seconds * SPEED}, match: {{method: {kind}.create}}, count: 1"
 
 
 def begun(twin: Twin, file: Path, site: Site, things: int, stage: str = STAGE) -> subprocess.Popen[str]:
@@ -189,7 +189,7 @@ def test_a_connection_that_is_lost_for_a_while(twin: Twin, tmp_path: Path) -> No
     told: list[SliceworksError] = []
     cut_off = replace(site, target=TwinTarget(address=wire.address, token=twin.token))
     worker = threading.Thread(target=lambda: told.append(failure(cut_off)))
-    twin.inject(tmp_path, held("networks"))
+    twin.inject(tmp_path, held("networks", 60))  # it is lost with the connection: nobody waits for it
     worker.start()
     eventually(lambda: journal.exists() and len(journal.read_bytes().splitlines()) >= 2, 120, "two things are begun")
     wire.cut()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.real.build import cache_folder, locked
-from tests.real.processes import free_port
+from tests.real.processes import PATIENCE, free_port
 
 from sliceworks.base import clock
 
@@ -137,7 +137,7 @@ def running(models: Path, log: Path) -> Iterator[Triton]:
     ]  # fmt: skip
     with log.open("wb") as written, subprocess.Popen(command, env=environment, stdout=written, stderr=written) as process:
         try:
-            ready = clock.wait_until(lambda: process.poll() is not None or _is_ready(triton), 60, every=0.1)
+            ready = clock.wait_until(lambda: process.poll() is not None or _is_ready(triton), PATIENCE, every=0.1)
             assert ready, log.read_text()
             assert process.poll() is None, log.read_text()
             yield triton

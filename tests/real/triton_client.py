@@ -72,7 +72,7 @@ def use_grpc(address: str, headers: dict[str, str] | None) -> None:
     answers: queue.Queue[Any] = queue.Queue()
     for _ in range(10):
         client.async_infer("add", tensors(over_grpc), lambda result, error: answers.put(error or result), headers=headers)
-    assert all(answers.get(timeout=10).as_numpy("SUM").tolist() == [2, 4, 6] for _ in range(10))
+    assert all(answers.get(timeout=90).as_numpy("SUM").tolist() == [2, 4, 6] for _ in range(10))
     assert speak(client, headers) == [b"one", b"two", b"three"]
     refused(lambda: client.infer("nothing", tensors(over_grpc), headers=headers))
     client.close()
@@ -87,7 +87,7 @@ def speak(client: Any, headers: dict[str, str] | None) -> list[bytes]:
     client.async_stream_infer("speak", [text])
     found: list[bytes] = []
     while len(found) < 3:
-        result = said.get(timeout=10)
+        result = said.get(timeout=90)
         assert not isinstance(result, Exception), result
         found.append(result.as_numpy("text_output")[0])
     client.stop_stream()

@@ -223,7 +223,7 @@ async def gateway(spec: GatewaySpec, file: Path | None = None, limits: Limits | 
         await program.stop(0.2)
 
 
-async def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(true: Callable[[], bool], seconds: float = 90.0) -> None:
     """Wait until something holds."""
     async with asyncio.timeout(seconds):
         while not true():

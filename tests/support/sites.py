@@ -41,6 +41,7 @@ spec:
   tensorboard: {{name: {name}-runs}}
 """
 STAGE = "1-base"
+SPEED = 120
 
 
 @dataclass
@@ -126,7 +127,7 @@ Commands = Callable[..., "subprocess.CompletedProcess[str]"]
 def running(home: Path) -> Iterator[Commands]:
     """The command line beside a twin of its own with fast time, until the block ends."""
     run = Twin(home).run
-    started = run("twin", "start", "--memory", "--speed", "120")
+    started = run("twin", "start", "--memory", "--speed", str(SPEED))
     assert started.returncode == 0, started.stderr
     yield run
     run("twin", "stop")

@@ -116,6 +116,7 @@ def test_text_passes_both_ways(served: Callable[[], AbstractAsyncContextManager[
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await live(b"")
             assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+            await until(gate.idle)
             assert 'route="Decode",key="a",code="200"' in await gate.numbers()
 
     clock.run(main())
