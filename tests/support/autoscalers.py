@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.workloads import Lab, template
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Scene:
         eventually(lambda: api.get(f"/api/v1/namespaces/{ns}/serviceaccounts/default").status == 200, what="an account")
         self.lab = Lab(cluster, ns)
         path = self.lab.path(KIND)
-        self._watch = api.watch(path, {"resourceVersion": api.get(path).ok().version})
+        self._watch = api.watch(path, {"resourceVersion": api.get(path).ok().version}, seconds=PATIENCE)
         self._seen: dict[str, list[Object]] = {}
 
     def target(self, kind: str, name: str, replicas: int) -> None:

@@ -19,7 +19,7 @@ def job(lab: Lab, name: str = "work", *, restart: str = "Never", pod: Object | N
 
 def done(lab: Lab, case: str, *, condition: str = "Complete", last: str = "Completed", name: str = "work") -> Object:
     """Wait for a Job's end and compare all of it."""
-    found = lab.until_condition("Job", name, condition, seconds=60)
+    found = lab.until_condition("Job", name, condition)
     pods = sorted((summary(pod) for pod in lab.items("Pod")), key=lambda pod: (pod["annotations"] or {}, pod["phase"]).__repr__())
     told = lab.events("Job", name, last)
     lab.check("jobs", case, {"status": found["status"], "pods": pods, "events": told})

@@ -89,7 +89,7 @@ class Played:
         return [pod for pod in items if "deletionTimestamp" not in pod["metadata"]]
 
     def until(self, look: Callable[[], Any], what: str) -> Any:
-        return eventually(look, 60, what)
+        return eventually(look, what=what)
 
     def until_jobs(self, *names: str) -> None:
         self.until(lambda: sorted(self.jobs()) == sorted(names), f"Jobs {names}")

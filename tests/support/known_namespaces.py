@@ -44,3 +44,7 @@ def until_known(api: Api, namespace: str) -> None:
 
     eventually(known, what=f"a Kueue that knows {namespace}")
     api.delete(f"{jobs}/probe", {"propagationPolicy": "Background"}).ok()
+    # The garbage collector hears only twice a minute of kinds that are new, as Kueue's may be.
+    for name in api.get(workloads).ok().names:
+        assert api.delete(f"{workloads}/{name}").status in (200, 404)
+    eventually(lambda: not api.get(workloads).ok().names, what="nothing left of it")

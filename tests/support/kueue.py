@@ -152,7 +152,7 @@ class Desk:
         time.sleep(1.1)
 
     def until(self, look: Callable[[], Any], what: str) -> Any:
-        return eventually(look, 30, what)
+        return eventually(look, what=what)
 
     def _condition(self, obj: Obj, kind: str) -> Obj | None:
         return next((one for one in (obj.get("status") or {}).get("conditions") or () if one["type"] == kind), None)

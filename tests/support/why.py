@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sliceworks.training.why.answer import Answer, Cause
 
 Obj = dict[str, Any]
-_PATIENCE = 60.0
 
 
 class Asker:
@@ -50,7 +49,7 @@ class Asker:
             return found if kinds[:1] == [causes[0]] and set(causes) <= set(kinds) else None
 
         try:
-            return eventually(look, _PATIENCE, f"{name}: {causes}")
+            return eventually(look, what=f"{name}: {causes}")
         except AssertionError as error:
             told = [(each.kind.name, each.words, each.said) for each in last[0].causes] if last else "nothing"
             raise AssertionError(f"{name}: wanted {causes}, told {told}") from error

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tests.support import goldens
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ class Lab:
         found = eventually(look, what=f"{count} pods")
         return found if isinstance(found, list) else []
 
-    def until(self, kind: str, name: str, look: Callable[[Object], Any], what: str = "", seconds: float = 30) -> Object:
+    def until(self, kind: str, name: str, look: Callable[[Object], Any], what: str = "", seconds: float = PATIENCE) -> Object:
         """The object, once `look` likes it."""
 
         def seen() -> Object | None:
@@ -98,7 +98,7 @@ class Lab:
 
         return eventually(seen, seconds, what=what or f"{kind} {name}")
 
-    def until_condition(self, kind: str, name: str, condition: str, status: str = "True", seconds: float = 30) -> Object:
+    def until_condition(self, kind: str, name: str, condition: str, status: str = "True", seconds: float = PATIENCE) -> Object:
         def look(found: Object) -> bool:
             return any(
                 each["type"] == condition and each["status"] == status for each in found.get("status", {}).get("conditions", ())

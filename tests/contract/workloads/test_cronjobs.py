@@ -24,7 +24,10 @@ def lab(cluster: Cluster, ns: str) -> Iterator[Lab]:
 
 
 def cron_job(lab: Lab, **spec: Any) -> None:
-    """Its Jobs come one at a time: the second comes when the case has ended the first, however long that takes."""
+    """Its Jobs come one at a time: the second comes when the case has ended the first, however long that takes.
+
+    Those of one minute have one name.
+    """
     job = {"metadata": {"labels": {"own": "yes"}}, "spec": {"template": template(restartPolicy="Never")}}
     lab.create("CronJob", "tick", {"schedule": "@every 2s", "concurrencyPolicy": "Forbid", "jobTemplate": job, **spec})
 
@@ -44,10 +47,16 @@ def test_one_job(lab: Lab) -> None:
     status = lab.get("CronJob", "tick")["status"]
     assert [each["uid"] for each in status["active"]] == [job["metadata"]["uid"]]
     lab.check("cronjobs", "one job", {"metadata": metadata, "owners": owners, "status": status})
+    lab.patch("CronJob", "tick", {"spec": {"suspend": True}})
     (pod,) = lab.pods(1)
     lab.phase(pod, "Succeeded", 0)
-    found = lab.until("CronJob", "tick", lambda found: found["status"].get("lastSuccessfulTime"), "its success")
-    assert job["metadata"]["uid"] not in [each["uid"] for each in found["status"].get("active", ())]
+    uid = job["metadata"]["uid"]
+
+    def over(found: Object) -> bool:
+        active = [each["uid"] for each in found["status"].get("active", ())]
+        return "lastSuccessfulTime" in found["status"] and uid not in active
+
+    lab.until("CronJob", "tick", over, "its success")
     told = lab.events("CronJob", "tick", "SawCompletedJob")
     lab.check("cronjobs", "told", [event for event in told if job["metadata"]["name"] in event["message"]])
 
@@ -65,4 +74,4 @@ def test_no_history(lab: Lab) -> None:
     (pod,) = lab.pods(1)
     lab.phase(pod, "Succeeded", 0)
     lab.events("CronJob", "tick", "SuccessfulDelete")
-    assert lab.gone("Job", job["metadata"]["name"])
+    assert job["metadata"]["uid"] not in [each["metadata"]["uid"] for each in lab.items("Job")]

@@ -56,7 +56,7 @@ def slices(lab: Lab, endpoints: int | None = None) -> list[Object]:
         return found if found and endpoints in (None, total) else None
 
     # A controller whose view of its own slices is old tries again later and later.
-    return eventually(look, 100, what=f"{endpoints} endpoints")
+    return eventually(look, what=f"{endpoints} endpoints")
 
 
 def picture(found: list[Object]) -> list[Object]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import environments
 from tests.support.environments import on_twin, silent, small
+from tests.support.waiting import PATIENCE
 
 from sliceworks.base import clock
 from sliceworks.controllers.graphs import GraphController
@@ -74,13 +75,13 @@ def test_everything_is_taken_strictly_found_unchanged_and_gone_again(cluster: Cl
     async def main(client: Client) -> None:
         steps = without_pods(on_twin(environment, settles_kueue=False))
         known = await inventory.read(client, name)
-        first = await Applier(client, name, patience=60).apply(steps, known, silent)
+        first = await Applier(client, name, patience=PATIENCE).apply(steps, known, silent)
         assert {each.action for each in first} == {"create"}
-        again = await Applier(client, name, patience=60).apply(steps, await inventory.read(client, name), silent)
+        again = await Applier(client, name, patience=PATIENCE).apply(steps, await inventory.read(client, name), silent)
         assert [str(each.who) for each in again if each.action != "noop"] == []
         compared = await comparing.compare(client, steps, known)
         assert [(str(each.who), each.action) for each in compared if each.action != "noop"] == []
-        await Remover(client, await inventory.read(client, name), patience=60).remove(silent)
+        await Remover(client, await inventory.read(client, name), patience=PATIENCE).remove(silent)
         assert [str(each.who) for each in first if not await is_gone(client, each.who)] == []
 
     run(cluster, main)
@@ -119,7 +120,7 @@ def test_webhooks_are_asked_and_not_trusted_to_be_there(cluster: Cluster) -> Non
 
 async def _until(ask: Callable[[], Coroutine[Any, Any, str]], good: Callable[[str], bool]) -> str:
     """A cluster takes a moment to know of its webhooks."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not good(found := await ask()):
             await clock.sleep(0.2)
     return found

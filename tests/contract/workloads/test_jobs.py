@@ -262,6 +262,6 @@ def test_adoption(lab: Lab) -> None:
     eventually(adopted, what="the stray pod is adopted")
     assert lab.get("Job", "work")["spec"]["parallelism"] == 1
     lab.phase("stray", "Succeeded", 0)
-    found = lab.until_condition("Job", "work", "Complete", seconds=60)
+    found = lab.until_condition("Job", "work", "Complete")
     pods = [summary(pod) for pod in lab.items("Pod")]
     lab.check("jobs", "adoption", {"status": found["status"], "pods": pods, "events": lab.events("Job", "work", "Completed")})

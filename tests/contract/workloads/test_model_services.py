@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.model_services import read
+from tests.support.waiting import PATIENCE
 
 from sliceworks.base import clock
 from sliceworks.kube import open_client
@@ -65,11 +66,11 @@ def rollout(client: Client, ns: str, name: str, gateway: str = GATEWAY, *, count
 async def deploy(client: Client, ns: str, name: str, gateway: str = GATEWAY, *, count: str = "replicas: 2") -> None:
     made = rollout(client, ns, name, gateway, count=count)
     await made.prepare(make_namespace=False)
-    await made.apply(lambda _: None, 30)
+    await made.apply(lambda _: None, PATIENCE)
 
 
 async def remove(client: Client, ns: str, name: str) -> None:
-    await delete(client, await seen.one_record(client, name, ns), ns, 60)
+    await delete(client, await seen.one_record(client, name, ns), ns, PATIENCE)
 
 
 async def names(client: Client, resource: Any, ns: str) -> set[str]:
@@ -77,7 +78,7 @@ async def names(client: Client, resource: Any, ns: str) -> set[str]:
 
 
 async def until_none(client: Client, ns: str) -> None:
-    ends = clock.loop_time() + 30
+    ends = clock.loop_time() + PATIENCE
     for kind in KINDS:
         while found := await names(client, kind, ns):
             assert clock.loop_time() < ends, f"{kind.kind}: {found}"
@@ -129,16 +130,16 @@ def test_two_who_deploy_at_once(cluster: Cluster, ns: str) -> None:
             first, second = (rollout(client, ns, "one", "", count=count) for count in ("replicas: 1", "replicas: 3"))
             for each in (first, second):
                 await each.prepare(make_namespace=False)
-            await second.apply(lambda _: None, 30)
+            await second.apply(lambda _: None, PATIENCE)
             with pytest.raises(ChangedMeanwhile):
-                await first.apply(lambda _: None, 30)
+                await first.apply(lambda _: None, PATIENCE)
             assert (await client.get(DEPLOYMENT, "one", ns))["spec"]["replicas"] == 3
 
             late = rollout(client, ns, "three")
             await late.prepare(make_namespace=False)
             await deploy(client, ns, "three")
             with pytest.raises(ChangedMeanwhile):
-                await late.apply(lambda _: None, 30)
+                await late.apply(lambda _: None, PATIENCE)
             for name in ("one", "two", "three"):
                 await remove(client, ns, name)
             await until_none(client, ns)

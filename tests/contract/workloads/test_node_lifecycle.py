@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.workloads import Lab, template
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Nodes:
         found: Object = self.lab.api.get(f"/api/v1/nodes/{name}").ok(200).json
         return found
 
-    def until_taints(self, name: str, *taints: tuple[str, str], seconds: float = 30) -> Object:
+    def until_taints(self, name: str, *taints: tuple[str, str], seconds: float = PATIENCE) -> Object:
         """The node, once it has just these taints."""
         wanted = {(f"node.kubernetes.io/{key}", effect) for key, effect in taints}
 
@@ -195,7 +195,7 @@ def test_taint_that_goes_away_in_time(lab: Lab, nodes: Nodes) -> None:
 
 
 @pytest.mark.long(110)
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_silence(lab: Lab, nodes: Nodes) -> None:
     """The long one: a node stops to answer, another never did, a third is gone, and what becomes of their pods."""
     nodes.add("well", WELL, alive=True)
@@ -204,15 +204,15 @@ def test_silence(lab: Lab, nodes: Nodes) -> None:
     pod(lab, "hasty", silent, tolerating("node.kubernetes.io/unreachable", 1))
     pod(lab, "lost", gone)
     lab.api.delete(f"/api/v1/nodes/{gone}").ok()
-    found = nodes.until_taints(silent, ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"), seconds=80)
+    found = nodes.until_taints(silent, ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"), seconds=50 + PATIENCE)
     lab.check("nodes", "silent", {"conditions": conditions(found), "events": nodes.events(silent, "NodeNotReady")})
     found = lab.until("Pod", "plain", lambda pod: _ready(pod) == "False")
     assert "deletionTimestamp" not in found["metadata"]
     lab.check("nodes", "pod of a silent node", lab.events("Pod", "plain", "NodeNotReady"))
     eventually(lambda: "deletionTimestamp" in lab.get("Pod", "hasty")["metadata"], what="the hasty pod leaves")
-    found = nodes.until_taints(never, ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"), seconds=40)
+    found = nodes.until_taints(never, ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"))
     lab.check("nodes", "never heard of", {"conditions": conditions(found)})
-    eventually(lambda: lab.gone("Pod", "lost"), 60, what="the pod of a node that is gone")
+    eventually(lambda: lab.gone("Pod", "lost"), what="the pod of a node that is gone")
     nodes.report(silent, WELL)
     nodes.until_taints(silent)
 

@@ -46,7 +46,7 @@ def platform(cluster: Cluster, kueue: Settings) -> Iterator[Api]:
         for document in documents.read(EXAMPLES / "platform"):
             cluster.api.post(_home(document.data), document.data).ok(201)
         queue = f"{_KUEUE}/namespaces/{TEAM}/localqueues/tpu-job-queue"
-        eventually(lambda: _true(cluster.api.get(queue).ok().json, "Active"), 60, "the queue")
+        eventually(lambda: _true(cluster.api.get(queue).ok().json, "Active"), what="the queue")
         until_known(cluster.api, fresh_namespace(cluster.api))
         yield cluster.api
 
@@ -95,7 +95,7 @@ def test_every_example_completes_on_the_hosts_that_it_asks_for(platform: Api) ->
         assert "failed" not in states.values(), states
         return states == dict.fromkeys(NAMES, "completed")
 
-    eventually(ended, 90, "the end of all jobs")
+    eventually(ended, what="the end of all jobs")
     assert {name: len(found) for name, found in hosts.items()} == {name: each.ask.hosts for name, each in asked.items()}
 
 
@@ -103,12 +103,12 @@ def test_a_spot_job_begins_again_when_a_host_is_taken_and_that_costs_no_restart(
     submission = submissions.read(EXAMPLES / "spot" / "20-job.yaml")
     platform.post(_JOBSETS, _hurried(submission.jobset(), "600")).ok(201)
     spot = f"{_JOBSETS}/spot"
-    eventually(lambda: state(platform.get(spot).ok().json) == "running", 60, "it runs")
+    eventually(lambda: state(platform.get(spot).ok().json) == "running", what="it runs")
     node = platform.get("/api/v1/nodes/gke-v5e-spot-0-2").ok().json
     taken = {"sliceworks.dev/state": "preempted", "sliceworks.dev/shutdown-seconds": "2"}
     platform.patch("/api/v1/nodes/gke-v5e-spot-0-2", {"metadata": {"annotations": taken}}).ok()
-    eventually(lambda: platform.get(spot).ok().json["status"].get("restarts"), 60, "it begins again")
-    eventually(lambda: platform.get("/api/v1/nodes/gke-v5e-spot-0-2").status == 404, 60, "the machine is gone")
+    eventually(lambda: platform.get(spot).ok().json["status"].get("restarts"), what="it begins again")
+    eventually(lambda: platform.get("/api/v1/nodes/gke-v5e-spot-0-2").status == 404, what="the machine is gone")
     fresh = {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"]}
     spec = {"podCIDR": node["spec"]["podCIDR"], "podCIDRs": node["spec"]["podCIDRs"], "taints": _own(node["spec"]["taints"])}
     status = {"capacity": node["status"]["capacity"], "allocatable": node["status"]["allocatable"]}
@@ -118,7 +118,7 @@ def test_a_spot_job_begins_again_when_a_host_is_taken_and_that_costs_no_restart(
         _finish(platform, "spot")
         return state(platform.get(spot).ok().json) == "completed"
 
-    eventually(ended, 90, "its end")
+    eventually(ended, what="its end")
     found = platform.get(spot).ok().json["status"]
     assert found["restarts"] >= 1
     assert found.get("restartsCountTowardsMax", 0) == 0
@@ -130,8 +130,8 @@ def test_a_forecast_reads_the_queues_and_knows_who_waits_for_whom(platform: Api,
         made = _hurried(submissions.read(EXAMPLES / f"{sent[name]}.yaml").jobset(), seconds)
         made["metadata"]["name"] = name
         platform.post(_JOBSETS, made).ok(201)
-        eventually(lambda: name in _waiting_or_running(platform), 30, f"{name} has a Workload")  # noqa: B023
-    eventually(lambda: _true(_waiting_or_running(platform)["ahead"], "Admitted"), 30, "the first runs")
+        eventually(lambda: name in _waiting_or_running(platform), what=f"{name} has a Workload")  # noqa: B023
+    eventually(lambda: _true(_waiting_or_running(platform)["ahead"], "Admitted"), what="the first runs")
 
     async def main() -> Snapshot:
         client = open_client(cluster.kubeconfig)
