@@ -66,8 +66,9 @@ def _check(desk: Desk, name: str = "js") -> Obj:
 def test_a_jobset_is_admitted_when_its_slices_are_there(desk: Desk, slices: SliceThread) -> None:
     _create(desk, seconds=600)
     eventually(lambda: len(_pools(desk, slices)) == 2, _PATIENCE, "two pools are made")
-    if _check(desk)["state"] == "Pending":
-        assert not _pods(desk, "Running")
+    running = _pods(desk, "Running")
+    if _check(desk)["state"] == "Pending":  # it was when the pods were looked at, too
+        assert not running
     eventually(lambda: len(_pods(desk, "Running")) == 4, _PATIENCE, "four pods run")
     assert set(_pools(desk, slices).values()) == {"RUNNING"}
     assert _check(desk)["state"] == "Ready"
@@ -81,6 +82,11 @@ def test_a_jobset_is_admitted_when_its_slices_are_there(desk: Desk, slices: Slic
 def test_what_cannot_be_had_is_rejected(desk: Desk, slices: SliceThread) -> None:
     _create(desk, chips=2)
     eventually(lambda: "AdmissionCheck" in str(desk.condition("js", "Evicted")), _PATIENCE, "the Workload is refused")
-    told = desk.api.get(f"/api/v1/namespaces/{desk.ns}/events").ok().json["items"]
-    assert any("2 chips per host do not fit tpu-v4-podslice 2x2x2" in event["message"] for event in told)
+    reason = "2 chips per host do not fit tpu-v4-podslice 2x2x2"
+
+    def told() -> bool:
+        events = desk.api.get(f"/api/v1/namespaces/{desk.ns}/events").ok().json["items"]
+        return any(reason in event["message"] for event in events)
+
+    eventually(told, _PATIENCE, "it is told why")
     assert not _pools(desk, slices)
