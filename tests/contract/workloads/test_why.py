@@ -115,6 +115,8 @@ def test_stopped_queues(case: Case) -> None:
         case.desk.queue(name, {"name": "f", "cpu": 4})
     case.api.patch(case.desk.local_path("q"), {"spec": {"stopPolicy": "Hold"}}).ok()
     case.desk.change_queue("r", stopPolicy="HoldAndDrain").ok()
+    case.desk.until(lambda: case.desk.local_status("q")["conditions"]["Active"][0] == "False", "q is stopped")
+    case.desk.until(lambda: case.desk.queue_status("r")["conditions"]["Active"][0] == "False", "r is stopped")
     for name in ("q", "r"):
         case.create(name, asking({"cpu": 1}), queue=name)
     [found] = case.why("q", "queue-stopped").causes
@@ -176,6 +178,7 @@ def test_quota_that_others_use(case: Case) -> None:
     case.desk.queue("q", {"name": "f", "cpu": 4})
     case.create("a", asking({"cpu": 3}, pod_metadata={"annotations": {"sliceworks.dev/run-seconds": "3600"}}), queue="q")
     case.desk.until_is("a", "Admitted")
+    case.desk.until(lambda: case.desk.get_queue("q")["status"].get("reservingWorkloads") == 1, "the queue counts it")
     case.create("b", asking({"cpu": 2}), queue="q")
     found = case.why("b", "quota-in-use")
     first = found.causes[0]
@@ -208,6 +211,8 @@ def test_others_have_a_higher_priority(case: Case) -> None:
     case.create("low", asking({"cpu": 1}), queue="q", priority=low)
     case.create("high", asking({"cpu": 1}), queue="q", priority=high)
     case.create("later", asking({"cpu": 1}), queue="q", priority=high)
+    for name in ("high", "later"):
+        case.desk.until_waits(name, "more needed")
     found = case.why("low", "quota-in-use", "lower-priority")
     assert found.ahead is not None
     assert (found.ahead.position, found.ahead.total) == (3, 3)
@@ -222,6 +227,8 @@ def test_preempted_by_another(case: Case) -> None:
     case.create("low", asking({"cpu": 1}), queue="q")
     case.desk.until_is("low", "Admitted")
     case.create("high", asking({"cpu": 1}), queue="q", priority=high)
+    case.desk.until_is("high", "Admitted")
+    case.desk.until_waits("low", "more needed")
     found = case.why("low", "preempted", "quota-in-use")
     assert f"{case.ns}/high took its place (priority 100) because it has a higher priority" in found.causes[0].words
     assert "or submit it with a priority above 100, which preempts" in found.causes[1].remedy
@@ -371,8 +378,8 @@ def test_followers_wait_for_their_leader(case: Case) -> None:
         {POOL: "nowhere"}, replicas=2, pods=4, job={"completionMode": "Indexed"}, metadata={"annotations": {EXCLUSIVE: POOL}}
     )
     case.create("a", part)
-    found = case.why("a", "no-matching-pool", "follower-waits")
-    assert "6 hosts of 2 slices wait until the first host" in cause(found, "follower-waits").words
+    told = "6 hosts of 2 slices wait until the first host"
+    case.desk.until(lambda: told in cause(case.why("a", "no-matching-pool", "follower-waits"), "follower-waits").words, told)
 
 
 def test_pods_that_are_refused(case: Case) -> None:
