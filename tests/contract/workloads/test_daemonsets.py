@@ -139,8 +139,7 @@ def test_rolling_update(lab: Lab, fleet: Fleet) -> None:
         eventually(lambda number=number: len(new_pods()) == number, what=f"{number} new pods")  # type: ignore[misc]
         for pod in new_pods():
             lab.phase(pod, "Running", ready=True)
-    found = until_status(lab, updatedNumberScheduled=2, numberAvailable=2, observedGeneration=2)
-    lab.check("daemonsets", "updated", found["status"])
+    lab.settles("daemonsets", "updated", lambda: lab.get("DaemonSet", "agent")["status"])
     assert len(lab.items("ControllerRevision")) == 2
 
 

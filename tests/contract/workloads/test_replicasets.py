@@ -49,8 +49,7 @@ def test_scale_down_takes_the_least_useful(lab: Lab) -> None:
     lab.patch("ReplicaSet", "web", {"spec": {"replicas": 1}})
     (left,) = lab.pods(1)
     assert left["metadata"]["name"] == second["metadata"]["name"]
-    found = until_status(lab, replicas=1, observedGeneration=2)
-    lab.check("replicasets", "scaled down", {"status": found["status"]})
+    lab.settles("replicasets", "scaled down", lambda: {"status": lab.get("ReplicaSet", "web")["status"]})
     told = lab.events("ReplicaSet", "web", "SuccessfulDelete", 2)
     gone = {event["message"] for event in told if event["reason"] == "SuccessfulDelete"}
     assert gone == {f"Deleted pod: {pod['metadata']['name']}" for pod in (first, third)}
@@ -80,8 +79,7 @@ def test_terminating_pods_are_counted(lab: Lab) -> None:
     replica_set(lab, 1, template=template(labels=LABELS, nodeName="nowhere"))
     (pod,) = lab.pods(1)
     lab.delete("Pod", pod["metadata"]["name"])
-    found = until_status(lab, terminatingReplicas=1, replicas=1)
-    lab.check("replicasets", "one is terminating", {"status": found["status"]})
+    lab.settles("replicasets", "one is terminating", lambda: {"status": lab.get("ReplicaSet", "web")["status"]})
     lab.remove(pod)
 
 
