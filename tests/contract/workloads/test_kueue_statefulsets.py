@@ -80,7 +80,8 @@ def test_to_nothing_and_back(desk: PodDesk) -> None:
     desk.until_gone("s-0", "s-1")
     desk.until(lambda: not desk.group(group_of(made)), "the Workload is gone")
     desk.until(lambda: not desk.api.get(desk.statefuls("s")).ok().json["status"].get("replicas"), "it has no pods")
-    desk.api.patch(desk.statefuls("s"), {"spec": {"replicas": 2}}).ok()
+    again = {"spec": {"replicas": 2}}
+    desk.until(lambda: desk.api.patch(desk.statefuls("s"), again).status == 200, "Kueue knows that the Workload is gone")
     ready(desk, "s-0", "s-1")
     desk.until(lambda: desk.group_condition(group_of(made), "Admitted") == "True", "it is admitted again")
 
