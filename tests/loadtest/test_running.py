@@ -118,7 +118,7 @@ def test_a_sender_whose_clock_is_wrong_begins_with_the_others(tmp_path: Path, mo
 
 def test_users_wait_for_their_answers(tmp_path: Path) -> None:
     prompts = {"texts": ["Hello"], "turns": 3}
-    done = run(tmp_path, Golden(tokens=2, first=0.02), stages=[{"users": 4, "for": "1s"}], prompts=prompts)
+    done = run(tmp_path, Golden(tokens=2, first=0.02), stages=[{"users": 4, "for": "3s"}], prompts=prompts)
     assert done.golden.most_at_once == 4
     turns = dict(done.ask("SELECT turn, count(*) FROM requests GROUP BY ALL"))
     assert turns[0] >= turns[1] >= turns[2] > 0
