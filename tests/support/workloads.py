@@ -48,7 +48,9 @@ class Lab:
 
     def __init__(self, cluster: Cluster, ns: str) -> None:
         self.api, self.ns, self.real = cluster.api, ns, cluster.name == "real"
-        self.words: dict[str, str] = {ns: "NS"}
+        # Each case has its own: on a node that has been missing for 40 s, in however many cases, no pod is left alone.
+        self.nowhere = f"nowhere-{ns}"
+        self.words: dict[str, str] = {self.nowhere: "nowhere", ns: "NS"}
 
     def path(self, kind: str, name: str = "") -> str:
         plural = "endpoints" if kind == "Endpoints" else f"{kind.lower()}s"

@@ -158,7 +158,7 @@ def test_unhealthy_old_pods_go_first(lab: Lab) -> None:
 
 
 def test_recreate(lab: Lab) -> None:
-    deployment(lab, 2, strategy={"type": "Recreate"}, template=template(labels=LABELS, nodeName="nowhere"))
+    deployment(lab, 2, strategy={"type": "Recreate"}, template=template(labels=LABELS, nodeName=lab.nowhere))
     until_sizes(lab, v1=2)
     ready(lab, 1, 2)
     until_status(lab, availableReplicas=2)

@@ -49,7 +49,7 @@ def test_restarts_count(lab: Lab) -> None:
 
 
 def test_failing_ends_other_pods(lab: Lab) -> None:
-    job(lab, backoffLimit=0, parallelism=2, completions=2, pod={"nodeName": "nowhere"})
+    job(lab, backoffLimit=0, parallelism=2, completions=2, pod={"nodeName": lab.nowhere})
     first, second = lab.pods(2)
     lab.phase(first, "Failed", 1)
     found = lab.until_condition("Job", "work", "FailureTarget")

@@ -169,7 +169,7 @@ def test_success_policy(lab: Lab) -> None:
 
 
 def test_deleted_pod_is_replaced(lab: Lab) -> None:
-    job(lab, backoffLimit=2, pod={"nodeName": "nowhere"})
+    job(lab, backoffLimit=2, pod={"nodeName": lab.nowhere})
     (pod,) = lab.pods(1)
     lab.delete("Pod", pod["metadata"]["name"])
     lab.until("Job", "work", lambda found: (found["status"].get("failed"), found["status"].get("terminating")) == (1, 1))
@@ -177,7 +177,7 @@ def test_deleted_pod_is_replaced(lab: Lab) -> None:
 
 
 def test_replaced_only_once_failed(lab: Lab) -> None:
-    job(lab, backoffLimit=2, podReplacementPolicy="Failed", pod={"nodeName": "nowhere"})
+    job(lab, backoffLimit=2, podReplacementPolicy="Failed", pod={"nodeName": lab.nowhere})
     (pod,) = lab.pods(1)
     lab.delete("Pod", pod["metadata"]["name"])
     found = lab.until("Job", "work", lambda found: found["status"].get("terminating") == 1)

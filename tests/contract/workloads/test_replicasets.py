@@ -76,7 +76,7 @@ def test_ended_pods_are_replaced_and_stay(lab: Lab) -> None:
 
 
 def test_terminating_pods_are_counted(lab: Lab) -> None:
-    replica_set(lab, 1, template=template(labels=LABELS, nodeName="nowhere"))
+    replica_set(lab, 1, template=template(labels=LABELS, nodeName=lab.nowhere))
     (pod,) = lab.pods(1)
     lab.delete("Pod", pod["metadata"]["name"])
     lab.settles("replicasets", "one is terminating", lambda: {"status": lab.get("ReplicaSet", "web")["status"]})

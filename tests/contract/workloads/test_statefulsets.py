@@ -100,7 +100,7 @@ def test_scale_down_from_the_end(lab: Lab) -> None:
 
 
 def test_scale_down_waits_for_each_pod(lab: Lab) -> None:
-    stateful_set(lab, 3, template=template(labels=LABELS, nodeName="nowhere"))
+    stateful_set(lab, 3, template=template(labels=LABELS, nodeName=lab.nowhere))
     ready(lab, 0, 1, 2)
     until_status(lab, readyReplicas=3)
     lab.patch("StatefulSet", "db", {"spec": {"replicas": 1}})
