@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.contract.conftest import fresh_namespace
 from tests.support.clusters import Cluster, RealCluster
 from tests.support.jobsets import GROUP
+from tests.support.known_namespaces import until_known
 from tests.support.kueue import Desk
 from tests.support.slices import jobset
 from tests.support.waiting import eventually
@@ -34,6 +36,7 @@ def kueue(cluster: Cluster) -> None:
 def desk(cluster: Cluster, kueue: None, slices: SliceThread, ns: str) -> Desk:
     """A queue whose flavor is a TPU slice, and whose check is ours."""
     made = Desk(cluster, ns)
+    until_known(cluster.api, fresh_namespace(cluster.api))
     check = made.own("slices")
     made.make("AdmissionCheck", "admissionchecks", check, {"controllerName": words.CHECK_CONTROLLER}).ok(201)
     made.flavor("v4", nodeLabels=_LABELS, tolerations=[{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}])
