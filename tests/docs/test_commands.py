@@ -75,7 +75,7 @@ def run(commands: list[Command], home: Path) -> list[str]:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=300,
+            timeout=900,
         )
     finally:
         stop = 'for name in $(sliceworks twin status -o name); do sliceworks twin stop --quiet --name "$name"; done'
@@ -111,7 +111,7 @@ def pages() -> Iterator[object]:
             yield pytest.param(commands, id=f"{name} with kubectl", marks=pytest.mark.real)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("commands", list(pages()))
 def test_commands_print_what_the_page_shows(commands: list[Command], tmp_path: Path) -> None:
     if any(command.needs_kubectl for command in commands) and not has_kubectl():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 180.0
 """Seconds that a program may take to start: how many it takes says how busy the machine is, and nothing else."""
-_kept: list[socket.socket] = []
+_kept: list[int] = []  # descriptors, closed when this process ends
 
 
 class NotReady(Exception):
@@ -98,7 +98,7 @@ def free_port() -> int:
     probe.bind(("127.0.0.1", 0))
     port = int(probe.getsockname()[1])
     if sys.platform == "linux":
-        _kept.append(probe)
+        _kept.append(probe.detach())
     else:
         probe.close()
     return port
