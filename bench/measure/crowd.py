@@ -1,7 +1,8 @@
 """Models that speak and people who listen to them, all on cores that are not the proxy's: how late each token comes.
 
 Each member is a process on a core of its own, with a model and listeners in it: apart they would spend half a core on taking turns.
-Where there are two cores, there is one member. Members are asked line by line, in JSON.
+Where there are two cores, there is one member. Members are asked line by line, in JSON: to open streams, to listen, to hang up.
+Each waits for the others: a hundred who hang up at once take a proxy some milliseconds, and whoever still listens hears that.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sliceworks.serving.gateway.echo import server as echo_server
 from sliceworks.serving.gateway.echo.engine import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _MOST = 8
 
@@ -56,16 +57,21 @@ class Crowd:
         return found
 
     def listen(self, ports: Sequence[int], sent: bytes, count: int, seconds: float) -> Heard:
-        """So many streams at once, of these servers in turn."""
+        """So many streams at once, of these servers in turn. All listen at the same time: those who come and go are heard."""
         number = len(self._members)
-        for place, member in enumerate(self._members):
-            share = count // number + (place < count % number)
-            asked = {"port": ports[place % len(ports)], "count": share, "seconds": seconds, "sent": sent.decode(), "among": number}
-            assert member.stdin is not None
-            member.stdin.write(orjson.dumps(asked) + b"\n")
-            member.stdin.flush()
-        found = [self._said(member) for member in self._members]
+        shares = (count // number + (place < count % number) for place in range(number))
+        self._ask({"port": ports[place % len(ports)], "count": share, "sent": sent.decode()} for place, share in enumerate(shares))
+        found = self._ask({"seconds": seconds} for _ in self._members)
+        self._ask({} for _ in self._members)
         return Heard([late for each in found for late in each["late"]], sum(each["joined"] for each in found))
+
+    def _ask(self, questions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Ask each member something, all at once."""
+        for member, question in zip(self._members, questions, strict=True):
+            assert member.stdin is not None
+            member.stdin.write(orjson.dumps({**question, "among": len(self._members)}) + b"\n")
+            member.stdin.flush()
+        return [self._said(member) for member in self._members]
 
     def stop(self) -> None:
         """End them: each does when nobody asks any more."""
@@ -85,12 +91,23 @@ def _started(core: int, given: str) -> subprocess.Popen[bytes]:
 async def _member(model: str, token_time: float) -> None:
     server, port = await echo_server.start(Settings(models=(model,), token_time=token_time, stamps=True, records=0))
     _say({"port": port})
-    while line := await asyncio.to_thread(sys.stdin.buffer.readline):
-        asked = orjson.loads(line)
+    while asked := await _asked():
         streams = Streams(asked["port"], asked["sent"].encode(), apart=0.001 * asked["among"])
-        await streams.listen(asked["count"], asked["seconds"])
+        await streams.open(asked["count"])
+        _say({})
+        await streams.listen((await _asked())["seconds"])
         _say({"late": streams.late, "joined": streams.joined})
+        await _asked()
+        streams.close()
+        _say({})
     await server.stop(0)
+
+
+async def _asked() -> dict[str, Any]:
+    """The next question: empty when nobody asks any more."""
+    line = await asyncio.to_thread(sys.stdin.buffer.readline)
+    found: dict[str, Any] = orjson.loads(line or b"{}")
+    return found
 
 
 def _say(what: dict[str, Any]) -> None:

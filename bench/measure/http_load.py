@@ -156,32 +156,38 @@ class Streams:
 
     def __init__(self, port: int, sent: bytes, apart: float = 0.001) -> None:
         self.port, self.sent, self._apart = port, sent, apart
+        self._lines: list[Listener] = []
         self.came: list[tuple[float, bytes]] = []
         self.late: list[float] = []
         self.joined = 0
 
-    async def listen(self, count: int, seconds: float) -> None:
-        """Open so many one after the other, wait until all talk, then note what comes for a while."""
+    async def open(self, count: int) -> None:
+        """Open so many one after the other, and wait until all talk."""
         loop = asyncio.get_running_loop()
-        lines: list[Listener] = []
         for _ in range(count):
-            lines.append((await loop.create_connection(lambda: Listener(self), "127.0.0.1", self.port))[1])
+            self._lines.append((await loop.create_connection(lambda: Listener(self), "127.0.0.1", self.port))[1])
             # Streams of people begin at any time. In step with the tokens they would speak in groups for ever.
             await asyncio.sleep(random.uniform(0, 2 * self._apart))
         await asyncio.sleep(1.0)
+
+    async def listen(self, seconds: float) -> None:
+        """Note what comes for a while."""
         self.came.clear()
         gc.disable()  # It would look at all that is kept, again and again.
         await asyncio.sleep(seconds)
-        for line in lines:
-            line.close()
+        came, self.came = self.came, []
         gc.enable()
-        self._note()
+        self._note(came)
 
-    def _note(self) -> None:
-        for now, data in self.came:
+    def close(self) -> None:
+        """Hang up, all at once: who still listens meanwhile hears of it."""
+        for line in self._lines:
+            line.close()
+
+    def _note(self, came: list[tuple[float, bytes]]) -> None:
+        for now, data in came:
             self.late += [now - float(stamp) for stamp in _STAMP.findall(data)]
             self.joined += data.count(b"}\n\ndata: {")
-        self.came.clear()
 
 
 def at(values: list[float], share: float) -> float:
