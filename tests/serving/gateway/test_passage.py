@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import subprocess
+import sys
+import textwrap
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -25,7 +29,6 @@ from sliceworks.serving.gateway.state import State, read_document
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-    from pathlib import Path
 
     from tests.support.certificates import KeyPair
     from tests.support.gateways import Running
@@ -596,3 +599,40 @@ async def _over_http(port: int, trusted: bytes, shown: tuple[Path, KeyPair] | No
             return (await client.get()).status
         except ValueError:
             raise ssl.SSLError("the line dropped") from None
+
+
+def test_a_server_that_nobody_stopped_holds_nothing_up() -> None:
+    """The library waits for its calls where Python collects the last of what it made, which may be in the middle of anything."""
+    script = """
+        import gc, grpc, grpc.aio
+        from tests.serving.gateway.test_passage import METHOD, Handler
+        from tests.support.gateways import document, gateway
+        from sliceworks.base import clock
+
+        async def silent(messages, context):
+            async for message in messages:
+                yield message
+            await clock.sleep(1000)
+
+        async def one():
+            yield b""
+
+        async def main():
+            async with gateway(document("http://127.0.0.1:1", listen={"port": 0, "grpcPort": 0})):
+                pass
+            left = grpc.aio.server(handlers=[Handler(silent)])
+            port = left.add_insecure_port("127.0.0.1:0")
+            await left.start()
+            channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+            await channel.stream_stream(METHOD)(one()).read()
+            kept = [left, channel]
+            kept.append(kept)
+
+        gc.disable()
+        clock.run(main())
+        gc.collect()
+        print("collected")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.returncode) == ("collected\n", 0), done.stderr

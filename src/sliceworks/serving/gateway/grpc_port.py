@@ -54,6 +54,9 @@ class Listening:
 
 async def start(application: Application, host: str, port: int, tls: Tls | None) -> Listening:
     """Begin to listen."""
+    # The library ends its threads when Python collects the last server or channel, and waits there until no call is under way: for
+    # ever where a server was not stopped. So it stays for as long as the process does.
+    grpc.aio.init_grpc_aio()
     most = application.state.spec.caps.body
     options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most), ("grpc.so_reuseport", 0)]
     passage, shown = Passage(application), Shown(tls) if tls is not None else None
