@@ -34,7 +34,7 @@ def test_the_twin_alone() -> None:
 @pytest.mark.skipif(not real_wanted(), reason="needs programs built from their Go modules: SLICEWORKS_REAL=1")
 def test_both() -> None:
     found = orjson.loads(run().stdout.splitlines()[-1])
-    assert all(isinstance(found[name]["ratio"], float) for name in NAMES)
+    assert all(found[name]["ratio"] >= 0 for name in NAMES)
 
 
 def test_ratios_say_how_many_times_better_the_twin_is() -> None:

@@ -14,5 +14,5 @@ def test_it_runs_and_says_what_it_found() -> None:
     done = benches.run("console", "--tiny", "--json-only")
     found = orjson.loads(done.stdout)
     assert list(found) == ["first", "next", "news", "still"]
-    assert all(isinstance(each["ratio"], float) and each["goal"] == 1 for each in found.values())
+    assert all(each["ratio"] >= 0 and each["goal"] == 1 for each in found.values())
     assert done.stderr == ""

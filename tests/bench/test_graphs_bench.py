@@ -18,7 +18,7 @@ def test_both_engines() -> None:
     done = benches.run("graphs", "--tiny")
     found = orjson.loads(done.stdout.splitlines()[-1])
     assert list(found) == list(measures())
-    assert all(isinstance(each["ratio"], float) for each in found.values())
+    assert all(each["ratio"] >= 0 for each in found.values())
 
 
 def test_requests_about_the_load_are_counted() -> None:

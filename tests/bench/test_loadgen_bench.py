@@ -13,6 +13,6 @@ def test_it_runs_and_says_what_it_found() -> None:
     assert list(found) == ["unary", "unary delay", "closed", "memory", "streams", "streams delay", *reports]
     compared = {name: each["ratio"] for name, each in found.items()}
     assert compared.pop("closed") is None  # the others are left out
-    assert all(isinstance(ratio, float) for ratio in compared.values())
+    assert all(ratio >= 0 for ratio in compared.values())
     assert all(set(each) == {"ratio", "goal"} for each in found.values())
     assert done.stderr == ""

@@ -11,7 +11,7 @@ def test_it_runs_and_says_what_it_found() -> None:
     done = benches.run("slices", "--tiny", "--json-only")
     found = orjson.loads(done.stdout)
     assert list(found) == ["creates", "lists", "latency", "memory"]
-    assert all(isinstance(each["ratio"], float) and set(each) == {"ratio", "goal"} for each in found.values())
+    assert all(each["ratio"] >= 0 and set(each) == {"ratio", "goal"} for each in found.values())
     assert done.stderr == ""
 
 

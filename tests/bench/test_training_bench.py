@@ -16,7 +16,7 @@ def test_it_runs_and_says_what_it_found() -> None:
     done = benches.run("training", "submit", "list", "--tiny", "--json-only", seconds=200)
     found = orjson.loads(done.stdout)
     assert list(found) == ["submit", "list"]
-    assert all(isinstance(each["ratio"], float) and each["goal"] == 1 for each in found.values())
+    assert all(each["ratio"] >= 0 and each["goal"] == 1 for each in found.values())
     assert done.stderr == ""
 
 

@@ -26,7 +26,7 @@ def test_the_twin_alone() -> None:
     assert list(found) == NAMES
     assert all(set(each) == {"ratio", "goal"} for each in found.values())
     assert found["kwok"]["ratio"] is None
-    assert isinstance(found["size memory"]["ratio"], float)
+    assert found["size memory"]["ratio"] >= 0
     assert "100 pods in" in done.stderr
 
 
@@ -39,7 +39,7 @@ def test_one_of_them_and_nothing_but_json() -> None:
 @pytest.mark.real
 @pytest.mark.skipif(not real_wanted(), reason="needs programs built from their Go modules: SLICEWORKS_REAL=1")
 def test_beside_kwok() -> None:
-    assert isinstance(orjson.loads(run("kwok").stdout.splitlines()[-1])["kwok"]["ratio"], float)
+    assert orjson.loads(run("kwok").stdout.splitlines()[-1])["kwok"]["ratio"] >= 0
 
 
 def test_a_smaller_run_is_held_against_the_same_growth() -> None:

@@ -578,7 +578,7 @@ def test_an_authority_is_read_again_when_its_file_changes(tmp_path: Path, monkey
                     assert [each async for each in ask(_several())] == SENT
                 for wrong in (b"", b"not a certificate"):
                     authority.write_bytes(wrong)
-                    with pytest.raises(SliceworksError, match="the authority cannot be used"):
+                    with pytest.raises(SliceworksError, match="the authority cannot be used: there is no certificate in it"):
                         await gate.program.reload()
                     assert gate.program.application.state is state
                 authority.write_bytes("of the café\n".encode() + made.certificate)

@@ -138,7 +138,9 @@ def _trusting(authority: str, trusted: bytes | None) -> ssl.SSLContext:
         # People write notes between certificates, in any letters. Of a file without a word the library would trust the system's.
         return ssl.create_default_context(cadata=trusted.decode("ascii", "ignore") or "nothing")
     except ssl.SSLError as error:
-        raise InvalidDocument(f"the authority cannot be used: {error.reason or error}", place=authority) from error
+        raise InvalidDocument(
+            f"the authority cannot be used: {error.reason or 'there is no certificate in it'}", place=authority
+        ) from error
 
 
 class Group:
